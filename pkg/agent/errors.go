@@ -76,6 +76,8 @@ const (
 	ReasonNoResponse           = "NO_RESPONSE"
 	ReasonSchedulerError       = "SCHEDULER_ERROR"
 	ReasonConditionDataMissing = "CONDITION_DATA_MISSING"
+	ReasonAnswerTruncated      = "ANSWER_TRUNCATED"
+	ReasonAnswerFiltered       = "ANSWER_FILTERED"
 	ReasonMaxIterations        = "MAX_ITERATIONS_EXCEEDED"
 	ReasonMaxRounds            = "MAX_ROUNDS_EXCEEDED"
 	ReasonQuality              = "QUALITY_THRESHOLD_NOT_MET"

@@ -57,7 +57,8 @@ type ModelRequest struct {
 	Key string
 	// MaxOutput is the maximum number of output tokens. 0 means the limit of the model.
 	MaxOutput int64
-	// Lost is the number of earlier attempts at this turn that failed and may be billed.
+	// Lost is the number of earlier attempts at this turn after which a model with fallbacks asks the next
+	// one: they failed and may be billed, or were cut.
 	Lost int
 }
 

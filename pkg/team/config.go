@@ -123,6 +123,12 @@ type Config struct {
 	// ReportErrors passes failures of members to the scheduler. If it is not set, the first failure
 	// ends the run with the member's error.
 	ReportErrors bool
+	// AcceptTruncated takes turns of the model whose text was cut by a limit of tokens, with a warning. If
+	// it is not set, such a turn is asked for again with a higher limit or from a fallback, and then fails.
+	AcceptTruncated bool
+	// AllowEmpty lets a run end with an empty answer. If it is not set, such a run fails with NO_RESPONSE.
+	// A run for a team that the agent is a member of may always end so.
+	AllowEmpty bool
 	// Guards are the middlewares that check the messages of the team and its members.
 	Guards agent.Guards
 	// Upstreams are the circuit breakers and retry budgets; nil allows every call.

@@ -60,10 +60,10 @@ func TestCoordinator_Answers(t *testing.T) {
 	t.Run("C-05 R-000-19 a leader without a text has not answered", func(t *testing.T) {
 		var d diary
 		for _, turn := range []*teamv1.Turn{says(""), says(" \n")} {
-			_, err := ask(t, ledBy(t, leads(t, turn), d.crew("writer")), "x")
+			_, err := ask(t, ledBy(t, leads(t, turn, turn), d.crew("writer")), "x")
 			has(t, wantReason(t, err, agent.ReasonNoResponse).Message, `team "t1"`)
 		}
-		_, err := ask(t, ledBy(t, leads(t, calls(give("writer", "x")), says("")), d.crew("writer")), "x")
+		_, err := ask(t, ledBy(t, leads(t, calls(give("writer", "x")), says(""), says("")), d.crew("writer")), "x")
 		wantReason(t, err, agent.ReasonNoResponse)
 	})
 

@@ -189,8 +189,13 @@ func (p *process) recordDecision(d *choice) error {
 // results of a member are judged.
 func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Reply, error) {
 	reply, err := p.checkOutput(ctx, reply)
-	if err != nil || p.replyFailure == nil {
-		return reply, err
+	switch {
+	case err != nil:
+		return nil, err
+	case p.replyFailure == nil && reply.GetMessage() != nil && empty(reply.GetMessage()) && p.mustAnswer():
+		return nil, p.noResponse()
+	case p.replyFailure == nil:
+		return reply, nil
 	}
 	if p.isAcceptance() { // readers are not shown rejected results of members
 		return nil, p.replyFailure

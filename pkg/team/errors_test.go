@@ -253,7 +253,7 @@ func provocations(t *testing.T) []provoked {
 		{"a workflow that skips all", fails(team.Config{}, flowing(workflow.Step{ID: "one", Member: "ann", When: "false"}))},
 		{"a repeat without an end", fails(team.Config{}, flowing(workflow.Step{ID: "one", Member: "ann", Repeat: &workflow.Repeat{Until: "false", Max: 2}}))},
 
-		{"a leader without an answer", led(leader.CoordinatorConfig{}, &teamv1.Turn{})},
+		{"a leader without an answer", led(leader.CoordinatorConfig{}, &teamv1.Turn{}, &teamv1.Turn{})},
 		{"a required member that is not called", fails(team.Config{
 			Scheduler: next(func(*team.State) (team.Decision, error) { return team.Decision{Reply: agent.NewMessage("done")}, nil }),
 		}, func(c *team.Config, _ *diary) { c.Members[0].Required = true })},

@@ -365,6 +365,9 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	if st.EndSeq == 0 {
 		st.EndSeq = -int64(f.Ended) // there is no journal
 	}
+	if st.Turn.GetEnd() == teamv1.TurnEnd_TURN_END_TRUNCATED {
+		f.warnings = append(f.warnings, "a limit of output tokens cut the answer (on_truncated: ACCEPT)")
+	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.texts.At(ref), ref

@@ -55,7 +55,7 @@ func newProcess(ctx context.Context, l *Loop, req *teamv1.ProcessRequest, run *a
 	p := &process{Loop: l, fold: f, req: req, run: run, gate: gateOf(ctx, l.cfg, req), runner: step.Runner{
 		Owner: guards.Owner{ID: l.guardOwner(), Path: f.Path, Run: run, Log: run.Logger(l.cfg.Log)},
 		Scope: f.Scope, Request: req, Above: slices.Clip(append(slices.Clip(req.GetPath()), req.GetAgentId())), Guards: &l.cfg.Guards, Tools: step.Tools{Own: l.tools}, Upstreams: l.upstreams(),
-		Silent: l.withholdsModelText(), Wakes: l.traits.WakesOnDetachedEnd,
+		Silent: l.withholdsModelText(), Wakes: l.traits.WakesOnDetachedEnd, AcceptTruncated: l.cfg.AcceptTruncated,
 	}}
 	p.emitFunc = p.emitEvent
 	return p
@@ -126,6 +126,16 @@ func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
 		r.Outcome = teamv1.Outcome_OUTCOME_EMPTY
 	}
 	return r
+}
+
+// mustAnswer reports whether the run may not end with an empty answer: it is the run of a task, and not
+// allowed to. What a member that says nothing means is for its team to decide.
+func (p *process) mustAnswer() bool { return len(p.req.GetPath()) == 0 && !p.cfg.AllowEmpty }
+
+// noResponse returns the error of a run that would end with an empty answer.
+func (p *process) noResponse() error {
+	return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+		"%s %q ended with an empty answer; say in the instructions what to answer, or set allow_empty: true", p.noun, p.cfg.ID)
 }
 
 // errTeamTimeout is the cause of a context that ended by the team's own timeout, not its caller's.

@@ -339,7 +339,7 @@ func TestTicket_Answer(t *testing.T) {
 			if r.err != nil || r.text() != "there" {
 				t.Error(r.text(), r.err)
 			}
-			m = leads(t, calls(give("a", "x")), says("soon"), says(""))
+			m = leads(t, calls(give("a", "x")), says("soon"), says(""), says(""))
 			r = watch(t.Context(), ledBy(t, m, registry{"a": d.takes("a", time.Second)}, async), "x")
 			wantReason(t, r.err, agent.ReasonNoResponse)
 		})

@@ -85,6 +85,59 @@ func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
 }
 
 // Value is the word in the file.
+type OnTruncated_Value int32
+
+const (
+	// Not set: FAIL.
+	OnTruncated_DEFAULT_TRUNCATED OnTruncated_Value = 0
+	// The answer counts as failed.
+	OnTruncated_FAIL OnTruncated_Value = 1
+	// The answer is taken as it is.
+	OnTruncated_ACCEPT OnTruncated_Value = 2
+)
+
+// Enum value maps for OnTruncated_Value.
+var (
+	OnTruncated_Value_name = map[int32]string{
+		0: "DEFAULT_TRUNCATED",
+		1: "FAIL",
+		2: "ACCEPT",
+	}
+	OnTruncated_Value_value = map[string]int32{
+		"DEFAULT_TRUNCATED": 0,
+		"FAIL":              1,
+		"ACCEPT":            2,
+	}
+)
+
+func (x OnTruncated_Value) Enum() *OnTruncated_Value {
+	p := new(OnTruncated_Value)
+	*p = x
+	return p
+}
+
+func (x OnTruncated_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnTruncated_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[1].Descriptor()
+}
+
+func (OnTruncated_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[1]
+}
+
+func (x OnTruncated_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnTruncated_Value.Descriptor instead.
+func (OnTruncated_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10, 0}
+}
+
+// Value is the word in the file.
 type CardAccess_Value int32
 
 const (
@@ -122,11 +175,11 @@ func (x CardAccess_Value) String() string {
 }
 
 func (CardAccess_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[1].Descriptor()
+	return file_team_v1_config_proto_enumTypes[2].Descriptor()
 }
 
 func (CardAccess_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[1]
+	return &file_team_v1_config_proto_enumTypes[2]
 }
 
 func (x CardAccess_Value) Number() protoreflect.EnumNumber {
@@ -135,7 +188,7 @@ func (x CardAccess_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CardAccess_Value.Descriptor instead.
 func (CardAccess_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Value is the word in the file.
@@ -179,11 +232,11 @@ func (x Binding_Value) String() string {
 }
 
 func (Binding_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[2].Descriptor()
+	return file_team_v1_config_proto_enumTypes[3].Descriptor()
 }
 
 func (Binding_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[2]
+	return &file_team_v1_config_proto_enumTypes[3]
 }
 
 func (x Binding_Value) Number() protoreflect.EnumNumber {
@@ -192,7 +245,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21, 0}
 }
 
 // Value is the word in the file.
@@ -240,11 +293,11 @@ func (x HistoryScope_Value) String() string {
 }
 
 func (HistoryScope_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[3].Descriptor()
+	return file_team_v1_config_proto_enumTypes[4].Descriptor()
 }
 
 func (HistoryScope_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[3]
+	return &file_team_v1_config_proto_enumTypes[4]
 }
 
 func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
@@ -253,7 +306,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28, 0}
 }
 
 // Value is the word in the file.
@@ -297,11 +350,11 @@ func (x OnMemberError_Value) String() string {
 }
 
 func (OnMemberError_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[4].Descriptor()
+	return file_team_v1_config_proto_enumTypes[5].Descriptor()
 }
 
 func (OnMemberError_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[4]
+	return &file_team_v1_config_proto_enumTypes[5]
 }
 
 func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
@@ -310,7 +363,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35, 0}
 }
 
 // Value is the word in the file.
@@ -354,11 +407,11 @@ func (x Join_Value) String() string {
 }
 
 func (Join_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[5].Descriptor()
+	return file_team_v1_config_proto_enumTypes[6].Descriptor()
 }
 
 func (Join_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[5]
+	return &file_team_v1_config_proto_enumTypes[6]
 }
 
 func (x Join_Value) Number() protoreflect.EnumNumber {
@@ -367,7 +420,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37, 0}
 }
 
 // Value is the word in the file.
@@ -411,11 +464,11 @@ func (x OpenDelegations_Value) String() string {
 }
 
 func (OpenDelegations_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[6].Descriptor()
+	return file_team_v1_config_proto_enumTypes[7].Descriptor()
 }
 
 func (OpenDelegations_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[6]
+	return &file_team_v1_config_proto_enumTypes[7]
 }
 
 func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
@@ -424,7 +477,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42, 0}
 }
 
 // Value is the word in the file.
@@ -464,11 +517,11 @@ func (x ToolStyle_Value) String() string {
 }
 
 func (ToolStyle_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[7].Descriptor()
+	return file_team_v1_config_proto_enumTypes[8].Descriptor()
 }
 
 func (ToolStyle_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[7]
+	return &file_team_v1_config_proto_enumTypes[8]
 }
 
 func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
@@ -477,7 +530,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
 }
 
 // Value is the word in the file.
@@ -517,11 +570,11 @@ func (x ClientCertificate_Value) String() string {
 }
 
 func (ClientCertificate_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+	return file_team_v1_config_proto_enumTypes[9].Descriptor()
 }
 
 func (ClientCertificate_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[8]
+	return &file_team_v1_config_proto_enumTypes[9]
 }
 
 func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
@@ -530,7 +583,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55, 0}
 }
 
 // Value is the word in the file.
@@ -574,11 +627,11 @@ func (x StreamClose_Value) String() string {
 }
 
 func (StreamClose_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[9].Descriptor()
+	return file_team_v1_config_proto_enumTypes[10].Descriptor()
 }
 
 func (StreamClose_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[9]
+	return &file_team_v1_config_proto_enumTypes[10]
 }
 
 func (x StreamClose_Value) Number() protoreflect.EnumNumber {
@@ -587,7 +640,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68, 0}
 }
 
 // Value is the word in the file.
@@ -631,11 +684,11 @@ func (x EndedRights_Value) String() string {
 }
 
 func (EndedRights_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[10].Descriptor()
+	return file_team_v1_config_proto_enumTypes[11].Descriptor()
 }
 
 func (EndedRights_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[10]
+	return &file_team_v1_config_proto_enumTypes[11]
 }
 
 func (x EndedRights_Value) Number() protoreflect.EnumNumber {
@@ -644,7 +697,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70, 0}
 }
 
 // Value is the word in the file.
@@ -700,11 +753,11 @@ func (x Permission_Value) String() string {
 }
 
 func (Permission_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[11].Descriptor()
+	return file_team_v1_config_proto_enumTypes[12].Descriptor()
 }
 
 func (Permission_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[11]
+	return &file_team_v1_config_proto_enumTypes[12]
 }
 
 func (x Permission_Value) Number() protoreflect.EnumNumber {
@@ -713,7 +766,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -1519,7 +1572,14 @@ type AgentConfig struct {
 	Api bool `protobuf:"varint,19,opt,name=api,proto3" json:"api,omitempty"`
 	// Who may read its card without authentication: PUBLIC or PRIVATE. Unset means PUBLIC for the default
 	// agent and for those that are not members of a team, unless access is set.
-	Card          CardAccess_Value `protobuf:"varint,20,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
+	Card CardAccess_Value `protobuf:"varint,20,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
+	// What happens to an answer of its model that a limit of tokens has cut: FAIL or ACCEPT; FAIL. FAIL asks
+	// once more with twice the limit, then the fallbacks of the model, and fails with ANSWER_TRUNCATED. ACCEPT
+	// takes what there is, and the task has a warning.
+	OnTruncated OnTruncated_Value `protobuf:"varint,21,opt,name=on_truncated,json=onTruncated,proto3,enum=team.v1.OnTruncated_Value" json:"on_truncated,omitempty"`
+	// An agent with a model may end without an answer; false. Otherwise a run of the agent whose model says
+	// nothing asks it once more, and fails with NO_RESPONSE.
+	AllowEmpty    bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1695,6 +1755,57 @@ func (x *AgentConfig) GetCard() CardAccess_Value {
 	return CardAccess_DEFAULT_CARD
 }
 
+func (x *AgentConfig) GetOnTruncated() OnTruncated_Value {
+	if x != nil {
+		return x.OnTruncated
+	}
+	return OnTruncated_DEFAULT_TRUNCATED
+}
+
+func (x *AgentConfig) GetAllowEmpty() bool {
+	if x != nil {
+		return x.AllowEmpty
+	}
+	return false
+}
+
+// OnTruncated says what happens to an answer that a limit of tokens has cut.
+type OnTruncated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OnTruncated) Reset() {
+	*x = OnTruncated{}
+	mi := &file_team_v1_config_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OnTruncated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OnTruncated) ProtoMessage() {}
+
+func (x *OnTruncated) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OnTruncated.ProtoReflect.Descriptor instead.
+func (*OnTruncated) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+}
+
 // AccessConfig says which callers may use an agent or team. A caller must match each list that is
 // set. For other callers there is no agent with this id.
 type AccessConfig struct {
@@ -1711,7 +1822,7 @@ type AccessConfig struct {
 
 func (x *AccessConfig) Reset() {
 	*x = AccessConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1834,7 @@ func (x *AccessConfig) String() string {
 func (*AccessConfig) ProtoMessage() {}
 
 func (x *AccessConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1847,7 @@ func (x *AccessConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessConfig.ProtoReflect.Descriptor instead.
 func (*AccessConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AccessConfig) GetAccounts() []string {
@@ -1769,7 +1880,7 @@ type CardAccess struct {
 
 func (x *CardAccess) Reset() {
 	*x = CardAccess{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1781,7 +1892,7 @@ func (x *CardAccess) String() string {
 func (*CardAccess) ProtoMessage() {}
 
 func (x *CardAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1794,7 +1905,7 @@ func (x *CardAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardAccess.ProtoReflect.Descriptor instead.
 func (*CardAccess) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 // ConformanceAgent was an agent for conformance kits in definitions that earlier versions stored.
@@ -1806,7 +1917,7 @@ type ConformanceAgent struct {
 
 func (x *ConformanceAgent) Reset() {
 	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1929,7 @@ func (x *ConformanceAgent) String() string {
 func (*ConformanceAgent) ProtoMessage() {}
 
 func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1942,7 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -1849,7 +1960,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1972,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1985,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -1916,7 +2027,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2039,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2052,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -1993,7 +2104,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2116,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2129,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Guardrail) GetName() string {
@@ -2075,7 +2186,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2198,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2211,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -2132,7 +2243,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2255,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2268,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -2323,7 +2434,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2446,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2459,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -2419,7 +2530,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2542,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2555,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -2505,7 +2616,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2517,7 +2628,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2530,7 +2641,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -2550,7 +2661,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2562,7 +2673,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2575,7 +2686,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -2617,7 +2728,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2740,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2753,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -2706,14 +2817,16 @@ type TeamConfig struct {
 	Api bool `protobuf:"varint,20,opt,name=api,proto3" json:"api,omitempty"`
 	// Who may read its card without authentication: PUBLIC or PRIVATE. Unset means PUBLIC for the default
 	// agent and for those that are not members of a team, unless access is set.
-	Card          CardAccess_Value `protobuf:"varint,21,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
+	Card CardAccess_Value `protobuf:"varint,21,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
+	// A run of the team may end with an empty answer of a member; false. Otherwise it fails with NO_RESPONSE.
+	AllowEmpty    bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2725,7 +2838,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2738,7 +2851,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -2888,6 +3001,13 @@ func (x *TeamConfig) GetCard() CardAccess_Value {
 	return CardAccess_DEFAULT_CARD
 }
 
+func (x *TeamConfig) GetAllowEmpty() bool {
+	if x != nil {
+		return x.AllowEmpty
+	}
+	return false
+}
+
 // ReviewConfig has a judge score every result of a run before it becomes the answer.
 type ReviewConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2907,7 +3027,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2919,7 +3039,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2932,7 +3052,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -2980,7 +3100,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2992,7 +3112,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3005,7 +3125,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3086,7 +3206,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3218,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3231,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -3249,7 +3369,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3261,7 +3381,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3274,7 +3394,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -3290,7 +3410,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3302,7 +3422,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3315,7 +3435,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -3351,7 +3471,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +3483,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +3496,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -3427,7 +3547,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3559,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3572,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -3486,7 +3606,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3618,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3631,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -3558,7 +3678,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3690,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3703,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -3635,7 +3755,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3767,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3780,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -3686,7 +3806,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3698,7 +3818,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3711,7 +3831,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -3754,7 +3874,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3886,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +3899,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -3882,7 +4002,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3894,7 +4014,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3907,7 +4027,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -3923,7 +4043,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +4055,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +4068,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -3981,7 +4101,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3993,7 +4113,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4006,7 +4126,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4061,7 +4181,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4073,7 +4193,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4206,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4176,7 +4296,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4188,7 +4308,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4201,7 +4321,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -4241,7 +4361,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4253,7 +4373,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4266,7 +4386,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -4282,7 +4402,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4294,7 +4414,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4307,7 +4427,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -4337,7 +4457,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4469,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4482,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -4388,7 +4508,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4400,7 +4520,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4413,7 +4533,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -4431,7 +4551,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4563,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4456,7 +4576,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -4557,7 +4677,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4689,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4702,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -4805,7 +4925,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4817,7 +4937,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4830,7 +4950,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -4869,7 +4989,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4881,7 +5001,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4894,7 +5014,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -4934,7 +5054,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4946,7 +5066,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4959,7 +5079,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -4998,7 +5118,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5010,7 +5130,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5023,7 +5143,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5052,7 +5172,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5064,7 +5184,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5077,7 +5197,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5100,7 +5220,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5112,7 +5232,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5125,7 +5245,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5162,7 +5282,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5174,7 +5294,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5187,7 +5307,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5234,7 +5354,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5246,7 +5366,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5259,7 +5379,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5276,7 +5396,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5408,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5421,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5334,7 +5454,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +5466,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +5479,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5435,7 +5555,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +5567,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +5580,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5581,7 +5701,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5593,7 +5713,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5606,7 +5726,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -5657,7 +5777,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5669,7 +5789,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5682,7 +5802,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -5711,7 +5831,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5723,7 +5843,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5736,7 +5856,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -5757,7 +5877,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5769,7 +5889,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5782,7 +5902,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5803,7 +5923,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5815,7 +5935,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5828,7 +5948,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -5851,7 +5971,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5863,7 +5983,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5876,7 +5996,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -5913,7 +6033,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5925,7 +6045,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5938,7 +6058,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Definition) GetId() string {
@@ -5988,7 +6108,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6120,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6133,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6060,7 +6180,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6072,7 +6192,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6085,7 +6205,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6118,7 +6238,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6130,7 +6250,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6143,7 +6263,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6165,7 +6285,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6177,7 +6297,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6190,7 +6310,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6237,7 +6357,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6249,7 +6369,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6262,7 +6382,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6297,7 +6417,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6309,7 +6429,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6322,7 +6442,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6420,7 +6540,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6432,7 +6552,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6565,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6493,7 +6613,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6505,7 +6625,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6518,7 +6638,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6569,7 +6689,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6581,7 +6701,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6594,7 +6714,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6655,7 +6775,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6667,7 +6787,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6680,7 +6800,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6742,7 +6862,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6754,7 +6874,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6767,7 +6887,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6783,7 +6903,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6795,7 +6915,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6808,7 +6928,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -6958,7 +7078,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xd4\x14\n" +
+	"\x06UNSAFE\x10\x03\"\xb0\x17\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -6989,13 +7109,23 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12-\n" +
 	"\x06access\x18\x12 \x01(\v2\x15.team.v1.AccessConfigR\x06access\x12\x10\n" +
 	"\x03api\x18\x13 \x01(\bR\x03api\x127\n" +
-	"\x04card\x18\x14 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card:\xa0\t\xbaH\x9c\t\x1a\xad\x03\n" +
+	"\x04card\x18\x14 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card\x12G\n" +
+	"\fon_truncated\x18\x15 \x01(\x0e2\x1a.team.v1.OnTruncated.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\vonTruncated\x12\x1f\n" +
+	"\vallow_empty\x18\x16 \x01(\bR\n" +
+	"allowEmpty:\x92\v\xbaH\x8e\v\x1a\xad\x03\n" +
 	"\n" +
 	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\x89\x02\n" +
 	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xb3\x01\n" +
 	"\fagent.memory\x12@memory is only allowed for an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
-	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
-	"\a_memory\"\xd5\x05\n" +
+	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xef\x01\n" +
+	"\x13agent.model_answers\x12Yon_truncated and allow_empty are only allowed for an agent with a model; remove them here\x1a}this.model != '' || (this.on_truncated == 0 && !this.allow_empty) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
+	"\a_memory\"C\n" +
+	"\vOnTruncated\"4\n" +
+	"\x05Value\x12\x15\n" +
+	"\x11DEFAULT_TRUNCATED\x10\x00\x12\b\n" +
+	"\x04FAIL\x10\x01\x12\n" +
+	"\n" +
+	"\x06ACCEPT\x10\x02\"\xd5\x05\n" +
 	"\fAccessConfig\x12\xa8\x01\n" +
 	"\baccounts\x18\x01 \x03(\tB\x8b\x01\xbaH\x87\x01\x92\x01\x83\x01\"\x80\x01\xba\x01}\n" +
 	"\x0faccess.accounts\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12\xae\x01\n" +
@@ -7106,7 +7236,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12c\n" +
 	"\x06bearer\x18\x01 \x01(\tBK\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''\x80\x01\x01R\x06bearer\"\xe1\x11\n" +
+	"this != ''\x80\x01\x01R\x06bearer\"\x82\x12\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -7140,7 +7270,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06limits\x18\b \x01(\v2\x0f.team.v1.LimitsR\x06limits\x12-\n" +
 	"\x06access\x18\x13 \x01(\v2\x15.team.v1.AccessConfigR\x06access\x12\x10\n" +
 	"\x03api\x18\x14 \x01(\bR\x03api\x127\n" +
-	"\x04card\x18\x15 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card:\xfc\x05\xbaH\xf8\x05\x1a\xc3\x02\n" +
+	"\x04card\x18\x15 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card\x12\x1f\n" +
+	"\vallow_empty\x18\x16 \x01(\bR\n" +
+	"allowEmpty:\xfc\x05\xbaH\xf8\x05\x1a\xc3\x02\n" +
 	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xb3\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
 	"\vteam.result\x12fguardrails.result cannot check detached work; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
@@ -7705,243 +7837,246 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 12)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
-	(CardAccess_Value)(0),        // 1: team.v1.CardAccess.Value
-	(Binding_Value)(0),           // 2: team.v1.Binding.Value
-	(HistoryScope_Value)(0),      // 3: team.v1.HistoryScope.Value
-	(OnMemberError_Value)(0),     // 4: team.v1.OnMemberError.Value
-	(Join_Value)(0),              // 5: team.v1.Join.Value
-	(OpenDelegations_Value)(0),   // 6: team.v1.OpenDelegations.Value
-	(ToolStyle_Value)(0),         // 7: team.v1.ToolStyle.Value
-	(ClientCertificate_Value)(0), // 8: team.v1.ClientCertificate.Value
-	(StreamClose_Value)(0),       // 9: team.v1.StreamClose.Value
-	(EndedRights_Value)(0),       // 10: team.v1.EndedRights.Value
-	(Permission_Value)(0),        // 11: team.v1.Permission.Value
-	(*ServerConfig)(nil),         // 12: team.v1.ServerConfig
-	(*ModelConfig)(nil),          // 13: team.v1.ModelConfig
-	(*Price)(nil),                // 14: team.v1.Price
-	(*ToolConfig)(nil),           // 15: team.v1.ToolConfig
-	(*ApproveTools)(nil),         // 16: team.v1.ApproveTools
-	(*ApproveMember)(nil),        // 17: team.v1.ApproveMember
-	(*McpTool)(nil),              // 18: team.v1.McpTool
-	(*Elicit)(nil),               // 19: team.v1.Elicit
-	(*ToolEffect)(nil),           // 20: team.v1.ToolEffect
-	(*AgentConfig)(nil),          // 21: team.v1.AgentConfig
-	(*AccessConfig)(nil),         // 22: team.v1.AccessConfig
-	(*CardAccess)(nil),           // 23: team.v1.CardAccess
-	(*ConformanceAgent)(nil),     // 24: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),         // 25: team.v1.ExtendedCard
-	(*Guardrails)(nil),           // 26: team.v1.Guardrails
-	(*Guardrail)(nil),            // 27: team.v1.Guardrail
-	(*ScriptedAgent)(nil),        // 28: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),         // 29: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),            // 30: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 31: team.v1.A2aAgent
-	(*Binding)(nil),              // 32: team.v1.Binding
-	(*TlsConfig)(nil),            // 33: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 34: team.v1.AgentAuth
-	(*TeamConfig)(nil),           // 35: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 36: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 37: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 38: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 39: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 40: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 41: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 42: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 43: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 44: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 45: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 46: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 47: team.v1.WorkflowStep
-	(*Join)(nil),                 // 48: team.v1.Join
-	(*RepeatConfig)(nil),         // 49: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 50: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 51: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 52: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 53: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 54: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 55: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 56: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 57: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 58: team.v1.ServerSettings
-	(*KeepSettings)(nil),         // 59: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 60: team.v1.LogSettings
-	(*LogSampling)(nil),          // 61: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 62: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 63: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 64: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 65: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 66: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 67: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 68: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 69: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 70: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 71: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 72: team.v1.CardSettings
-	(*PushSettings)(nil),         // 73: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 74: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 75: team.v1.SigningKey
-	(*Definition)(nil),           // 76: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 77: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 78: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 79: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 80: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 81: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 82: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 83: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 84: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 85: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 86: team.v1.ApiKey
-	(*Permission)(nil),           // 87: team.v1.Permission
-	(*OidcConfig)(nil),           // 88: team.v1.OidcConfig
-	nil,                          // 89: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 90: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 91: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 92: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 93: team.v1.McpTool.EnvEntry
-	nil,                          // 94: team.v1.McpTool.EffectsEntry
-	nil,                          // 95: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 96: team.v1.Definition.ScriptsEntry
-	nil,                          // 97: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 98: google.protobuf.Duration
-	(*Skill)(nil),                // 99: team.v1.Skill
-	(*Limits)(nil),               // 100: team.v1.Limits
-	(*Retry)(nil),                // 101: team.v1.Retry
-	(OnLimit_Value)(0),           // 102: team.v1.OnLimit.Value
+	(OnTruncated_Value)(0),       // 1: team.v1.OnTruncated.Value
+	(CardAccess_Value)(0),        // 2: team.v1.CardAccess.Value
+	(Binding_Value)(0),           // 3: team.v1.Binding.Value
+	(HistoryScope_Value)(0),      // 4: team.v1.HistoryScope.Value
+	(OnMemberError_Value)(0),     // 5: team.v1.OnMemberError.Value
+	(Join_Value)(0),              // 6: team.v1.Join.Value
+	(OpenDelegations_Value)(0),   // 7: team.v1.OpenDelegations.Value
+	(ToolStyle_Value)(0),         // 8: team.v1.ToolStyle.Value
+	(ClientCertificate_Value)(0), // 9: team.v1.ClientCertificate.Value
+	(StreamClose_Value)(0),       // 10: team.v1.StreamClose.Value
+	(EndedRights_Value)(0),       // 11: team.v1.EndedRights.Value
+	(Permission_Value)(0),        // 12: team.v1.Permission.Value
+	(*ServerConfig)(nil),         // 13: team.v1.ServerConfig
+	(*ModelConfig)(nil),          // 14: team.v1.ModelConfig
+	(*Price)(nil),                // 15: team.v1.Price
+	(*ToolConfig)(nil),           // 16: team.v1.ToolConfig
+	(*ApproveTools)(nil),         // 17: team.v1.ApproveTools
+	(*ApproveMember)(nil),        // 18: team.v1.ApproveMember
+	(*McpTool)(nil),              // 19: team.v1.McpTool
+	(*Elicit)(nil),               // 20: team.v1.Elicit
+	(*ToolEffect)(nil),           // 21: team.v1.ToolEffect
+	(*AgentConfig)(nil),          // 22: team.v1.AgentConfig
+	(*OnTruncated)(nil),          // 23: team.v1.OnTruncated
+	(*AccessConfig)(nil),         // 24: team.v1.AccessConfig
+	(*CardAccess)(nil),           // 25: team.v1.CardAccess
+	(*ConformanceAgent)(nil),     // 26: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),         // 27: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 28: team.v1.Guardrails
+	(*Guardrail)(nil),            // 29: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 30: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 31: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 32: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 33: team.v1.A2aAgent
+	(*Binding)(nil),              // 34: team.v1.Binding
+	(*TlsConfig)(nil),            // 35: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 36: team.v1.AgentAuth
+	(*TeamConfig)(nil),           // 37: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 38: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 39: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 40: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 41: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 42: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 43: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 44: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 45: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 46: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 47: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 48: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 49: team.v1.WorkflowStep
+	(*Join)(nil),                 // 50: team.v1.Join
+	(*RepeatConfig)(nil),         // 51: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 52: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 53: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 54: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 55: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 56: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 57: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 58: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 59: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 60: team.v1.ServerSettings
+	(*KeepSettings)(nil),         // 61: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 62: team.v1.LogSettings
+	(*LogSampling)(nil),          // 63: team.v1.LogSampling
+	(*TracingSettings)(nil),      // 64: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 65: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 66: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 67: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 68: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 69: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 70: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 71: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 72: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 73: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 74: team.v1.CardSettings
+	(*PushSettings)(nil),         // 75: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 76: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 77: team.v1.SigningKey
+	(*Definition)(nil),           // 78: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 79: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 80: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 81: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 82: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 83: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 84: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 85: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 86: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 87: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 88: team.v1.ApiKey
+	(*Permission)(nil),           // 89: team.v1.Permission
+	(*OidcConfig)(nil),           // 90: team.v1.OidcConfig
+	nil,                          // 91: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 92: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 93: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 94: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 95: team.v1.McpTool.EnvEntry
+	nil,                          // 96: team.v1.McpTool.EffectsEntry
+	nil,                          // 97: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 98: team.v1.Definition.ScriptsEntry
+	nil,                          // 99: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 100: google.protobuf.Duration
+	(*Skill)(nil),                // 101: team.v1.Skill
+	(*Limits)(nil),               // 102: team.v1.Limits
+	(*Retry)(nil),                // 103: team.v1.Retry
+	(OnLimit_Value)(0),           // 104: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	89,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	90,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	91,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	92,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	58,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	14,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	98,  // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	18,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	16,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	98,  // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	98,  // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	93,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	94,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	19,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	98,  // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	98,  // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	99,  // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	100, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	28,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	30,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	31,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	26,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	24,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	25,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	22,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
-	1,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	99,  // 26: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	27,  // 27: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	27,  // 28: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	27,  // 29: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	27,  // 30: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	29,  // 31: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	33,  // 32: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	34,  // 33: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	98,  // 34: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	2,   // 35: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	34,  // 36: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	98,  // 37: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	38,  // 38: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	40,  // 39: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	43,  // 40: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	51,  // 41: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	57,  // 42: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	54,  // 43: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	55,  // 44: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	26,  // 45: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	25,  // 46: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	36,  // 47: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	100, // 48: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	22,  // 49: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	1,   // 50: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	37,  // 51: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	98,  // 52: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	101, // 53: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	3,   // 54: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	17,  // 55: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	36,  // 56: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	41,  // 57: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	42,  // 58: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	47,  // 59: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	4,   // 60: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	44,  // 61: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	45,  // 62: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	98,  // 63: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	5,   // 64: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	49,  // 65: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	50,  // 66: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	47,  // 67: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	98,  // 68: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	101, // 69: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	52,  // 70: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	7,   // 71: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	6,   // 72: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	102, // 73: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	4,   // 74: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	99,  // 75: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	80,  // 76: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	77,  // 77: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	98,  // 78: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	73,  // 79: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	74,  // 80: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	78,  // 81: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	71,  // 82: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	72,  // 83: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	95,  // 84: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	67,  // 85: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	68,  // 86: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	65,  // 87: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	63,  // 88: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	59,  // 89: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	60,  // 90: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	98,  // 91: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	98,  // 92: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	62,  // 93: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	98,  // 94: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	98,  // 95: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	98,  // 96: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	61,  // 97: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	64,  // 98: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	8,   // 99: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	69,  // 100: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	70,  // 101: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	75,  // 102: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	12,  // 103: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	96,  // 104: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	97,  // 105: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	9,   // 106: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	86,  // 107: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	88,  // 108: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	82,  // 109: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	10,  // 110: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	85,  // 111: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	98,  // 112: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	84,  // 113: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	11,  // 114: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	83,  // 115: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	11,  // 116: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	11,  // 117: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	13,  // 118: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	15,  // 119: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	21,  // 120: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	35,  // 121: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 122: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	69,  // 123: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	124, // [124:124] is the sub-list for method output_type
-	124, // [124:124] is the sub-list for method input_type
-	124, // [124:124] is the sub-list for extension type_name
-	124, // [124:124] is the sub-list for extension extendee
-	0,   // [0:124] is the sub-list for field type_name
+	91,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	92,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	93,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	94,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	60,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	15,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	100, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	19,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	17,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	100, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	100, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	95,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	96,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	20,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	100, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	100, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	101, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	102, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	30,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	32,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	33,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	28,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	26,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	27,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	24,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	1,   // 26: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
+	101, // 27: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	29,  // 28: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	29,  // 29: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	29,  // 30: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	29,  // 31: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	31,  // 32: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	35,  // 33: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	36,  // 34: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	100, // 35: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	3,   // 36: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	36,  // 37: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	100, // 38: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	40,  // 39: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	42,  // 40: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	45,  // 41: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	53,  // 42: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	59,  // 43: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	56,  // 44: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	57,  // 45: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	28,  // 46: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	27,  // 47: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	38,  // 48: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	102, // 49: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	24,  // 50: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 51: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	39,  // 52: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	100, // 53: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	103, // 54: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	4,   // 55: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	18,  // 56: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	38,  // 57: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	43,  // 58: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	44,  // 59: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	49,  // 60: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	5,   // 61: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	46,  // 62: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	47,  // 63: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	100, // 64: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	6,   // 65: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	51,  // 66: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	52,  // 67: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	49,  // 68: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	100, // 69: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	103, // 70: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	54,  // 71: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	8,   // 72: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	7,   // 73: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	104, // 74: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	5,   // 75: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	101, // 76: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	82,  // 77: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	79,  // 78: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	100, // 79: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	75,  // 80: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	76,  // 81: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	80,  // 82: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	73,  // 83: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	74,  // 84: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	97,  // 85: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	69,  // 86: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	70,  // 87: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	67,  // 88: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	65,  // 89: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	61,  // 90: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	62,  // 91: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	100, // 92: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	100, // 93: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	64,  // 94: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	100, // 95: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	100, // 96: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	100, // 97: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	63,  // 98: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	66,  // 99: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	9,   // 100: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	71,  // 101: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	72,  // 102: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	77,  // 103: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	13,  // 104: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	98,  // 105: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	99,  // 106: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	10,  // 107: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	88,  // 108: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	90,  // 109: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	84,  // 110: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	11,  // 111: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	87,  // 112: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	100, // 113: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	86,  // 114: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	12,  // 115: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	85,  // 116: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	12,  // 117: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	12,  // 118: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	14,  // 119: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	16,  // 120: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	22,  // 121: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	37,  // 122: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 123: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	71,  // 124: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	125, // [125:125] is the sub-list for method output_type
+	125, // [125:125] is the sub-list for method input_type
+	125, // [125:125] is the sub-list for extension type_name
+	125, // [125:125] is the sub-list for extension extendee
+	0,   // [0:125] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -7953,7 +8088,7 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[9].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[17].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -7963,28 +8098,28 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[20].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[24].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[26].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[56].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[25].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[27].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[33].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[40].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[58].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[65].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      12,
-			NumMessages:   86,
+			NumEnums:      13,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

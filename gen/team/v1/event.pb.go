@@ -2378,7 +2378,12 @@ type Retried struct {
 	// Earliest time of the next attempt.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
 	// Cost of the failed attempt.
-	Spent         *Spent `protobuf:"bytes,5,opt,name=spent,proto3" json:"spent,omitempty"`
+	Spent *Spent `protobuf:"bytes,5,opt,name=spent,proto3" json:"spent,omitempty"`
+	// The most tokens that the next attempt of a model may write, because the answer of this one was cut; 0
+	// leaves the limit as it is.
+	MaxOutputTokens int64 `protobuf:"varint,6,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
+	// The next attempt asks the next fallback of the model.
+	NextModel     bool `protobuf:"varint,7,opt,name=next_model,json=nextModel,proto3" json:"next_model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2446,6 +2451,20 @@ func (x *Retried) GetSpent() *Spent {
 		return x.Spent
 	}
 	return nil
+}
+
+func (x *Retried) GetMaxOutputTokens() int64 {
+	if x != nil {
+		return x.MaxOutputTokens
+	}
+	return 0
+}
+
+func (x *Retried) GetNextModel() bool {
+	if x != nil {
+		return x.NextModel
+	}
+	return false
 }
 
 // Ended closes a step or a run.
@@ -5773,14 +5792,17 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\breserved\x18\x06 \x01(\v2\x0e.team.v1.SpentR\breserved\x126\n" +
 	"\bdeadline\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x10\n" +
 	"\x03key\x18\b \x01(\tR\x03key\x12\x1a\n" +
-	"\bprovider\x18\t \x01(\tR\bprovider\"\xc0\x01\n" +
+	"\bprovider\x18\t \x01(\tR\bprovider\"\x8b\x02\n" +
 	"\aRetried\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12$\n" +
 	"\x05error\x18\x02 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x14\n" +
 	"\x05fresh\x18\x03 \x01(\bR\x05fresh\x129\n" +
 	"\n" +
 	"not_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12$\n" +
-	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\"\xc2\x04\n" +
+	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12*\n" +
+	"\x11max_output_tokens\x18\x06 \x01(\x03R\x0fmaxOutputTokens\x12\x1d\n" +
+	"\n" +
+	"next_model\x18\a \x01(\bR\tnextModel\"\xc2\x04\n" +
 	"\x05Ended\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12*\n" +
 	"\x05reply\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\x05reply\x12\x1d\n" +

@@ -62,6 +62,9 @@ func (m *Model) Alternatives() [][]string {
 	return names
 }
 
+// After returns the model that is asked first after lost attempts; see agent.ModelRequest.Lost.
+func (m *Model) After(lost int) agent.Model { return m.models[lost%len(m.models)] }
+
 // names returns the names of a model.
 func (m *Model) names(i int) []string {
 	if m.keys == nil {

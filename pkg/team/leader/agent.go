@@ -44,6 +44,12 @@ type AgentConfig struct {
 	Output OutputFormat
 	// Schema is a JSON Schema of the answers. The model is told to keep to it where its provider can.
 	Schema json.RawMessage
+	// AcceptTruncated takes answers whose text was cut by a limit of tokens, with a warning. If it is not
+	// set, they are asked for again with a higher limit or from a fallback, and then the run fails.
+	AcceptTruncated bool
+	// AllowEmpty lets a run end without an answer. If it is not set, the model is asked once more, and
+	// then the run fails. A run for a team that the agent is a member of may always end without an answer.
+	AllowEmpty bool
 	// Limits of a run. Only those that apply to a single agent have an effect, such as max_turns,
 	// timeout and retry.
 	Limits *teamv1.Limits
@@ -83,6 +89,7 @@ func NewAgent(c AgentConfig) (*Agent, error) {
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
 		InputModes: c.InputModes, OutputModes: c.OutputModes,
 		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams, Log: c.Log,
+		AcceptTruncated: c.AcceptTruncated, AllowEmpty: c.AllowEmpty,
 		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), output: c.Output, schema: c.Schema},
 	})
 	if err := errors.Join(append(faults, err)...); err != nil {

@@ -308,13 +308,31 @@ func (l *leader) answered(s *team.State, r *round) (team.Decision, error) {
 	return l.reply(s, r)
 }
 
-// reply ends the run with the text of the turn. An empty text of a leader is an error.
+// reply ends the run with the text of the turn. If it is empty, the model is asked once more, and then
+// the run fails, unless an agent may end without an answer.
 func (l *leader) reply(s *team.State, r *round) (team.Decision, error) {
-	if l.crew != nil && strings.TrimSpace(r.turn.Turn.GetText()) == "" && len(r.turn.Turn.GetFiles()) == 0 {
+	name := r.turn.Step.GetName()
+	switch {
+	case strings.TrimSpace(r.turn.Turn.GetText()) != "" || len(r.turn.Turn.GetFiles()) > 0 || !l.mustAnswer(s):
+		return l.formatReply(s, r)
+	case name != emptyTurn && name != finalTurn:
+		d, err := l.turn(s, r, emptyTurn, "the answer is empty: the model is asked once more")
+		if len(d.Steps) > 0 && d.Steps[0].GetName() == emptyTurn {
+			d.Steps[0].Ask = &teamv1.Ask{Question: "Your last message was empty. Answer the request now, in words."}
+		}
+		return d, err
+	case l.crew != nil:
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: the leader ended the run without an answer; say in its instructions what to answer", s.Team.ID)
 	}
-	return l.formatReply(s, r)
+	return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
+		"the model of agent %q ended the run without an answer, also when asked once more; say in its instructions what to answer, or set allow_empty: true", s.Team.ID)
+}
+
+// mustAnswer reports whether the answer may not be empty: that of a leader, and that of an agent whose
+// run is a task. A team is told when its member says nothing.
+func (l *leader) mustAnswer(s *team.State) bool {
+	return !s.Team.AllowEmpty && (l.crew != nil || !strings.Contains(s.Path, "/"))
 }
 
 // turn asks the model for another turn, within limits.max_turns.

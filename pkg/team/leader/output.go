@@ -17,8 +17,11 @@ import (
 // guard.Schema is one.
 type OutputFormat func(m *a2av1.Message) (*structpb.Value, error)
 
-// againTurn is the name of the turn that asks for an answer in the right format.
-const againTurn = "again"
+// Names of the turns that ask for another answer: in the right format, or for one that is not empty.
+const (
+	againTurn = "again"
+	emptyTurn = "empty"
+)
 
 // formatReply ends the run with the text of the turn. If the text does not have the output format,
 // the model is asked once more; if that answer does not have it either, the run fails.
@@ -29,6 +32,10 @@ func (l *leader) formatReply(s *team.State, r *round) (team.Decision, error) {
 	data, err := l.output(r.turn.Message)
 	if err == nil {
 		return team.Decision{Reply: withData(r.turn.Message, data), Reason: "the model answered, in the form asked for"}, nil
+	}
+	if r.turn.Turn.GetEnd() == teamv1.TurnEnd_TURN_END_TRUNCATED {
+		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonAnswerTruncated,
+			"the answer of agent %q does not fit its output_schema because it was cut: %s; raise max_output_tokens of the model, or ask for less", s.Team.ID, err)
 	}
 	if name := r.turn.Step.GetName(); name == againTurn || name == finalTurn {
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,

@@ -149,7 +149,7 @@ func (b *Budget) reservedBefore(reserved *teamv1.Spent) agent.Cost {
 // answer that the budget allows.
 func (b *Budget) reserveTurn(ctx context.Context, w *Work) error {
 	price := agent.PriceOf(w.Target.Model)
-	in, most := b.meter.bound(w.Target.Model, w.Prompt), outputOf(w.Target.Model, w.Prompt)
+	in, most := b.meter.bound(w.Target.Model, w.Prompt), max(outputOf(w.Target.Model, w.Prompt), w.MaxOutput)
 	want := agent.Want{
 		Least: turnCost(price, in, min(LeastOutput, most)), Enough: turnCost(price, in, min(usefulOutput, most)),
 		Most: turnCost(price, in, most), By: w.by.path(w.Step),

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -21,8 +22,8 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 	defer w.recovered(w.by.ID, &res)
 	req := *w.Prompt
 	req.Key, req.Lost = w.key(), w.Lost
-	if w.cost.maxOutput > 0 {
-		req.MaxOutput = w.cost.maxOutput
+	if most := cmp.Or(w.cost.maxOutput, w.MaxOutput); most > 0 {
+		req.MaxOutput = most
 	}
 	d := deltas{w: w, artifact: w.by.Run.ID(w.by.Scope, "artifact", 1)}
 	for chunk, err := range w.Target.Model.Generate(ctx, &req) {
@@ -35,6 +36,9 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 			}
 			if chunk.Spent != nil {
 				chunk.Spent.ModelCalls = 1
+			}
+			if err := w.incomplete(chunk.Turn, chunk.Spent); err != nil {
+				return Result{Err: err}
 			}
 			res.Reply = &teamv1.Reply{Result: &teamv1.Reply_Turn{Turn: chunk.Turn}, Spent: chunk.Spent}
 		case d.add(chunk.Text) != nil:

@@ -55,6 +55,14 @@ func retry(next Attempt) Attempt {
 				if err := w.recordRetry(res.Err); err != nil {
 					return stopped(err)
 				}
+			case ctx.Err() == nil && w.Prompt != nil:
+				again, err := w.continueTruncated(res.Err)
+				switch {
+				case err != nil:
+					return stopped(err)
+				case !again:
+					return Result{Err: w.endOfTurn(ctx, res.Err)}
+				}
 			case ctx.Err() == nil && w.failedTool(res.Err) != nil:
 				return Result{Reply: w.failedTool(res.Err)}
 			default:
@@ -93,10 +101,14 @@ func (w *Work) mayRetry(err error) bool {
 func (w *Work) recordRetry(err error) error {
 	e := agent.AsError(err)
 	next := w.by.Run.Now().Add(backoff(w.by.Run.Seed, w.Scope, w.Attempts, w.Target.Retry.Backoff, e.RetryAfter))
-	retried := &teamv1.Retried{Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(next), Spent: w.cost.lost}
+	return w.repeat(&teamv1.Retried{Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(next), Spent: w.cost.lost})
+}
+
+// repeat records that another attempt follows.
+func (w *Work) repeat(retried *teamv1.Retried) error {
 	w.Retry(retried)
 	w.cost.lost = nil
-	if e.Fresh {
+	if retried.GetFresh() {
 		w.effect = ""
 	}
 	ev := w.event(&teamv1.Event{Kind: &teamv1.Event_Retried{Retried: retried}})

@@ -89,6 +89,8 @@ type Runner struct {
 	Counters *Counters
 	// Silent suppresses the events of streamed model text.
 	Silent bool
+	// AcceptTruncated takes turns whose text was cut by a limit of tokens.
+	AcceptTruncated bool
 	// Wakes says that the end of a detached task starts a run of the team.
 	Wakes bool
 }

@@ -78,9 +78,14 @@ type Past struct {
 	// Deadline of the step; zero means none. NotBefore is the earliest time of the next attempt.
 	Deadline, NotBefore time.Time
 	// Reserved is the reservation of the last attempt. Spent is the cost of the attempts that were
-	// repeated, and Lost the number of those whose cost is an estimate.
+	// repeated, and Lost the number of those after which the next model is asked: their cost is an
+	// estimate, or the model could not answer at full length.
 	Reserved, Spent *teamv1.Spent
 	Lost            int
+	// MaxOutput is the raised limit of output tokens, after a turn that was cut; 0 means that it was not
+	// raised. Cut is the error of the last turn that was cut; nil means that none was.
+	MaxOutput int64
+	Cut       *teamv1.Error
 	// Billed is the money in millionths of a USD that was booked for earlier attempts at a call whose
 	// outcome is unknown, and which the next attempt may continue.
 	Billed int64
@@ -137,6 +142,15 @@ func (p *Past) Retry(r *teamv1.Retried) {
 	if r.GetFresh() {
 		p.Failures++
 		p.Recorded, p.Billed = nil, 0
+	}
+	if r.GetError().GetReason() == agent.ReasonAnswerTruncated {
+		p.Cut = r.GetError()
+	}
+	if r.GetMaxOutputTokens() > 0 {
+		p.MaxOutput = r.GetMaxOutputTokens()
+	}
+	if r.GetNextModel() {
+		p.Lost++
 	}
 	if t := r.GetNotBefore(); t != nil {
 		p.NotBefore = t.AsTime()
