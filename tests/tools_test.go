@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -204,5 +206,53 @@ teams:
 		if !slices.Equal(r.Tools, []string{"height"}) || !strings.Contains(string(r.Body), `"port"`) {
 			t.Errorf("the pilot was offered %v", r.Tools)
 		}
+	}
+}
+
+// TestToolServerDownAtFirst: a server starts without an MCP server that does not answer, and serves its agents. One that
+// has its tools says so to its model and in its task; as soon as the MCP server answers, it has them.
+func TestToolServerDownAtFirst(t *testing.T) {
+	llm := fakellm.New(t)
+	llm.Answer("pilot", func(r *fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "with " + strings.Join(r.Tools, ",")} })
+	up := make(chan struct{})
+	sea, err := url.Parse(tides(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-up:
+			httputil.NewSingleHostReverseProxy(sea).ServeHTTP(w, r)
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer front.Close()
+	target, logs := fromFile(t, rig.Memory(t), `version: v2
+models: {pilot: {provider: openai, name: pilot, base_url: "${LLM}"}}
+tools: {sea: {mcp: {url: "${SEA}"}, approve: {tools: [height]}}}
+agents: {pilot: {description: Knows tides., model: pilot, instructions: Help., tools: [sea]}}
+`, map[string]string{"LLM": llm.URL, "SEA": front.URL}, llm)
+	if n := logs.FilterMessage("an MCP server does not answer; its tools are missing until it does").FilterField(zap.String("tool", "sea")).Len(); n != 1 {
+		t.Errorf("logged %d times: %v", n, logs.All())
+	}
+	c := rig.NewREST(target)
+	send := func() *a2av1.Task {
+		t.Helper()
+		resp, err := c.Send(t.Context(), rig.Text("pilot", rand.Text(), "tides"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetTask()
+	}
+	if got := send().GetArtifacts()[0].GetParts()[0].GetText(); got != "with " {
+		t.Errorf("without its tools: %q", got)
+	}
+	if body := string(llm.Requests("pilot")[0].Body); !strings.Contains(body, "At the moment the tools of") || !strings.Contains(body, "If the task needs them, say that.") {
+		t.Errorf("the model was not told: %s", body)
+	}
+	close(up)
+	if got := send().GetArtifacts()[0].GetParts()[0].GetText(); got != "with height" {
+		t.Errorf("with its tools: %q", got)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
+
+	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
@@ -36,6 +39,10 @@ func (f ToolFaults) Error() string {
 	return strings.Join(texts, "\n")
 }
 
+// startWait is how long the start of the agents waits for MCP servers that are not required. They go on
+// starting meanwhile.
+const startWait = 3 * time.Second
+
 // startTools starts the MCP servers that the agents use, concurrently. The error is ToolFaults.
 func (b *builder) startTools() error {
 	var mu sync.Mutex // guards faults and b.agents
@@ -43,13 +50,11 @@ func (b *builder) startTools() error {
 	var wg sync.WaitGroup
 	for name, ids := range b.usedTools() {
 		wg.Go(func() {
-			if s := b.sharedTool(name); s != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				b.agents.tools[name] = s
-				return
+			s := b.sharedTool(name)
+			shared, err := s != nil, error(nil)
+			if !shared {
+				s, err = b.startTool(name)
 			}
-			s, err := mcp.Start(context.Background(), b.mcp(name, b.server.GetTools()[name].GetMcp())) // runs until Close
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -57,7 +62,9 @@ func (b *builder) startTools() error {
 				return
 			}
 			b.agents.tools[name] = s
-			b.agents.closers = append(b.agents.closers, s)
+			if !shared {
+				b.agents.closers = append(b.agents.closers, s)
+			}
 		})
 	}
 	wg.Wait()
@@ -66,6 +73,32 @@ func (b *builder) startTools() error {
 	}
 	slices.SortFunc(faults, func(a, b ToolFault) int { return strings.Compare(a.Why, b.Why) })
 	return faults
+}
+
+// startTool starts an MCP server, which runs until it is closed. One that is not required may be down or slow. One that
+// answers, but not with what the file says that it has, is an error either way.
+func (b *builder) startTool(name string) (*mcp.Server, error) {
+	def := b.server.GetTools()[name].GetMcp()
+	if def.GetRequired() {
+		return mcp.Start(context.Background(), b.mcp(name, def))
+	}
+	s, err := mcp.New(b.mcp(name, def))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startWait)
+	defer cancel()
+	_, err = s.Tools(ctx)
+	var unavailable *agent.Error
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.As(err, &unavailable), errors.Is(err, context.DeadlineExceeded):
+		b.Log.Warn("an MCP server does not answer; its tools are missing until it does", zap.String("tool", name), zap.Error(err))
+		return s, nil
+	}
+	_ = s.Close()
+	return nil, err
 }
 
 // sharedTool returns a tool that was already started for other agents, or nil.
@@ -103,6 +136,7 @@ func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 		Name: name, Command: m.GetCommand(), Dir: b.Definition.Path("."), Env: map[string]secret.Secret{},
 		URL: m.GetUrl(), Bearer: b.Definition.Secret(m.GetBearer()), HTTPClient: b.Egress.HTTPClient(),
 		Allow: m.GetAllow(), Effects: map[string]agent.Effect{}, Log: b.Log,
+		StartTimeout: m.GetTimeouts().GetStart().AsDuration(), CallTimeout: m.GetTimeouts().GetCall().AsDuration(),
 	}
 	for name, value := range m.GetEnv() {
 		c.Env[name] = b.Definition.Secret(value)
@@ -124,7 +158,8 @@ func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 }
 
 // toolSets returns the tools of an agent, or of the leader of a team. Tools with the same name are
-// reported as ToolFaults, because a model could not tell them apart.
+// reported as ToolFaults, because a model could not tell them apart. What a server that has not answered yet will
+// offer is checked when runs begin.
 func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet, error) {
 	var sets []agent.ToolSet
 	from := map[string]string{}
@@ -140,12 +175,16 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 			}
 			from[tool] = name
 		}
-		if pattern := config.Unmatched(b.server.GetTools()[name].GetApprove(), offered); pattern != "" {
-			why := fmt.Sprintf("approve.tools of tool %q lists %q, which matches no function of the server; the server offers %s", name, pattern, strings.Join(offered, ", "))
+		def := b.server.GetTools()[name].GetApprove()
+		if why := unmatched(name, def, offered); why != "" && s.Answered() {
 			return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 		}
-		if approve := config.ApproveTool(b.server.GetTools()[name].GetApprove()); approve != nil {
-			sets = append(sets, approvedSet{s, approve})
+		if approve := config.ApproveTool(def); approve != nil {
+			set := approvedSet{Server: s, approve: approve}
+			if !s.Answered() {
+				set.check = func(offered []string) string { return unmatched(name, def, offered) }
+			}
+			sets = append(sets, set)
 			continue
 		}
 		sets = append(sets, s)
@@ -153,20 +192,38 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 	return sets, nil
 }
 
+// unmatched says that a pattern of approve.tools matches none of the tools that a server offers; "" if each does.
+func unmatched(name string, def *teamv1.ApproveTools, offered []string) string {
+	pattern := config.Unmatched(def, offered)
+	if pattern == "" {
+		return ""
+	}
+	return fmt.Sprintf("approve.tools of tool %q lists %q, which matches no function of the server; the server offers %s", name, pattern, strings.Join(offered, ", "))
+}
+
 // approvedSet is a tool set some of whose calls begin only with the approval of people. approve says
 // who decides about a call; see config.ApproveTool.
 type approvedSet struct {
 	*mcp.Server
 	approve func(tool string, arguments json.RawMessage) *agent.Approvers
+	// check returns the fault of approve.tools; nil if it was checked when the set was built.
+	check func(offered []string) string
 }
 
 // Tools implements agent.ToolSet.
 func (s approvedSet) Tools(ctx context.Context) ([]agent.Tool, error) {
 	tools, err := s.Server.Tools(ctx)
 	approved := make([]agent.Tool, 0, len(tools))
+	var offered []string
 	for _, t := range tools {
+		offered = append(offered, t.Spec().Name)
 		if of, ok := t.(serverTool); ok { // all tools of MCP servers are
 			approved = append(approved, approvedTool{of, s.approve})
+		}
+	}
+	if err == nil && s.check != nil {
+		if why := s.check(offered); why != "" {
+			return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "%s", why)
 		}
 	}
 	return approved, err

@@ -169,6 +169,9 @@ func TestBroken(t *testing.T) {
 		{"program of MCP ends without a word", `ended with exit code 3 before it answered, and wrote nothing to stderr; check command and env` + "\n", 1, func(s *setup) {
 			s.shop(`command: [sh, -c, 'exit 3']`)
 		}},
+		{"program of MCP too slow", `failed   tool shop: the MCP server of tool "shop" did not list its tools within 300ms, last line of stderr: loading; check its command or url, or raise timeouts.start` + "\n", 1, func(s *setup) {
+			s.shop(`command: [sh, -c, 'echo loading >&2; while read x; do :; done'], timeouts: {start: 300ms}`)
+		}},
 		{"MCP server down", `failed   tool shop: the MCP server of tool "shop" could not be reached: `, 1, func(s *setup) {
 			s.shop(`url: "http://` + closedAddress(s.T) + `/` + hush + `"`)
 		}},

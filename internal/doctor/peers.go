@@ -157,6 +157,9 @@ func (r *run) tools() (jobs []job) {
 				if r.Definition.Server.GetTools()[id].GetMcp().GetUrl() != "" {
 					do = "check url and bearer"
 				}
+				if _, advice, _ := strings.Cut(agent.AsError(err).Message, "; "); strings.Contains(advice, "timeouts.start") {
+					do = advice
+				}
 				return failed(name, do, "%s", toolText(err))
 			}
 			defer s.Shutdown(ctx) //nolint:errcheck // it was only checked

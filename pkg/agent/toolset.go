@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 )
 
 // ToolSet is a group of tools whose list is not known when the agent is built, such as the tools
@@ -48,6 +49,38 @@ func ToolName(name string) string {
 		b = append(b[:maxToolName-9], "_"+hex.EncodeToString(sum[:4])...)
 	}
 	return string(b)
+}
+
+// ToolParameters returns the JSON Schema of a tool's arguments in a form that all providers of models accept: an object
+// with properties, of which there may be none, and each of which has a schema that is an object. It accepts the same
+// arguments, if they are an object.
+func ToolParameters(schema json.RawMessage) json.RawMessage {
+	var keys, properties map[string]json.RawMessage
+	_ = json.Unmarshal(schema, &keys)
+	_ = json.Unmarshal(keys["properties"], &properties)
+	changed := properties == nil || keys["type"] == nil
+	for name, of := range properties {
+		if string(of) == "true" {
+			properties[name], changed = json.RawMessage("{}"), true
+		}
+	}
+	if !changed {
+		return schema
+	}
+	out := map[string]any{"type": "object", "properties": properties}
+	if properties == nil {
+		out["properties"] = map[string]any{}
+	}
+	for key, value := range keys {
+		if _, set := out[key]; !set || key == "type" && string(value) != "null" {
+			out[key] = value
+		}
+	}
+	whole, err := json.Marshal(out)
+	if err != nil {
+		return schema
+	}
+	return whole
 }
 
 // toolChar reports whether c may appear in the name of a tool.

@@ -18,22 +18,42 @@ import (
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
-// unreachable returns the error of a call that was not made.
+// unreachable returns the error of a call that was not made. An error that says so already is returned as it is.
 func (s *Server) unreachable(ctx context.Context, err error, x outcome) error {
-	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errStart) {
-		return context.Cause(ctx)
+	var said *agent.Error
+	if errors.As(err, &said) {
+		return err
 	}
 	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
 		"the MCP server of tool %q could not be reached; check its command or url, and try again", s.config.Name)
-	if how, crash := s.crashed(ctx, err); crash != nil {
-		e.Message = fmt.Sprintf("the MCP server of tool %q ended with %s before it answered; check its command", s.config.Name, how)
-		err = crash
-	}
 	e.Retry, e.Fresh = true, true
-	if x.status == http.StatusUnauthorized || x.status == http.StatusForbidden {
+	switch cause := context.Cause(ctx); {
+	case x.status == http.StatusUnauthorized || x.status == http.StatusForbidden:
 		e = s.tokenRefused(x.status)
+	case errors.Is(cause, errStart):
+		e.Message = fmt.Sprintf("the MCP server of tool %q did not list its tools within %s; check its command or url, or raise timeouts.start", s.config.Name, s.shownStartTimeout())
+		if p := s.newest.Load(); p != nil && p.hasEnded() {
+			err = &Crash{p.stderr.tail()}
+		}
+	case errors.Is(cause, errClosed) || errors.Is(err, errClosed):
+		e.Message = fmt.Sprintf("the MCP server of tool %q is being stopped; try again later", s.config.Name)
+	case cause != nil && !errors.Is(cause, errList):
+		return cause
+	default:
+		if how, crash := s.crashed(ctx, err); crash != nil {
+			e.Message = fmt.Sprintf("the MCP server of tool %q ended with %s before it answered; check its command", s.config.Name, how)
+			err = crash
+		}
 	}
 	return e.Because(withoutPath(err))
+}
+
+// shownStartTimeout returns the time limit for the start of the server, for people.
+func (s *Server) shownStartTimeout() string {
+	if s.config.StartTimeout == 0 {
+		return StartTimeout.String() + " (default)"
+	}
+	return s.config.StartTimeout.String()
 }
 
 // withoutPath removes the path of the URL from the error of a request, because some
@@ -65,8 +85,13 @@ func (s *Server) hide(text string) string { return secret.Hide(text, s.config.Be
 // outcome is known. If the connection broke or the server had an internal error, it is not known
 // whether the tool was executed.
 func (s *Server) failure(ctx context.Context, tool string, err error, x outcome) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errClosed):
+		return lost(tool).Because(err)
+	case errors.Is(cause, errCall):
+		return s.late(tool)
+	case cause != nil:
+		return cause
 	}
 	e := s.status(x)
 	var refused *jsonrpc.Error

@@ -27,6 +27,14 @@ func TestMain(m *testing.M) {
 	case "crash": // says why, the last line without its end, and ends
 		fmt.Fprint(os.Stderr, "reading config\ncannot open data.db: permission denied")
 		os.Exit(7)
+	case "waits": // for a file, and then answers
+		for range 1000 {
+			if _, err := os.Stat(os.Getenv("WAIT_FOR")); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		_ = server("plain", nil).Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
 	case "silent": // reads, and never answers
 		_, _ = os.Stdin.Read(make([]byte, 1<<20))
 		for range 100 {
@@ -102,6 +110,16 @@ func server(which string, end <-chan struct{}) *sdk.Server {
 		case <-end:
 		}
 		return say("no more")
+	})
+	add("steps", nil, func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) { // takes longer than a call may without progress
+		for i := range 6 {
+			time.Sleep(200 * time.Millisecond)
+			p := &sdk.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: float64(i)}
+			if err := r.Session.NotifyProgress(ctx, p); err != nil {
+				return nil, err
+			}
+		}
+		return say("six steps")
 	})
 	add("die", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		fmt.Fprintln(os.Stderr, "out of paper")

@@ -94,6 +94,16 @@ func (p *program) stop(exited <-chan struct{}) {
 	}
 }
 
+// hasEnded reports whether the program has exited, after which its output is complete.
+func (p *program) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // exit returns how a program exited by itself, and its last output. ok is false if it still runs.
 func (p *program) exit(ctx context.Context) (how string, stderr []string, ok bool) {
 	wait := time.NewTimer(grace) // the connection was closed, so the program is about to exit

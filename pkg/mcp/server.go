@@ -2,6 +2,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	// StartTimeout is the time limit for starting a server and listing its tools.
+	// StartTimeout is the default of Config.StartTimeout.
 	StartTimeout = 10 * time.Second
 	// listTimeout is the time limit for listing tools if an older list is known.
 	listTimeout = 3 * time.Second
@@ -50,6 +51,12 @@ type Config struct {
 	// others. Without a declaration, the annotations of the tool apply: read-only tools are safe,
 	// idempotent tools are keyed, and all others are unsafe.
 	Effects map[string]agent.Effect
+	// StartTimeout is the time limit for starting a server, or connecting to it, and listing its tools; 0 means
+	// the constant StartTimeout.
+	StartTimeout time.Duration
+	// CallTimeout is the time limit for a call, counted anew from each progress that the server reports; 0 means
+	// that of the caller.
+	CallTimeout time.Duration
 	// Elicit says who answers the questions that the server asks during calls. If it is nil, the server
 	// is not offered to ask any.
 	Elicit *Elicit
@@ -69,6 +76,8 @@ func (c *Config) validate() error {
 		return fmt.Errorf("tool %q has a url that is not an http or https address; for example http://127.0.0.1:8000/mcp", c.Name)
 	case c.Elicit != nil && c.Elicit.KeepOpen < 0:
 		return fmt.Errorf("tool %q keeps calls open for a negative time; set Elicit.KeepOpen to 0 or more", c.Name)
+	case c.StartTimeout < 0 || c.CallTimeout < 0:
+		return fmt.Errorf("tool %q has a negative timeout; set StartTimeout and CallTimeout to 0 or more", c.Name)
 	}
 	return nil
 }
@@ -84,7 +93,7 @@ func isAddress(text string) bool {
 type Server struct {
 	config Config
 	client *mcp.Client
-	known  []agent.Tool            // guarded by mu
+	known  []agent.Tool            // nil until the server has listed its tools; guarded by mu
 	newest atomic.Pointer[program] // the program that was started last; nil with a URL
 
 	ctx    context.Context // canceled by Close; ends all calls
@@ -96,67 +105,89 @@ type Server struct {
 
 	mu     sync.Mutex
 	live   *mcp.ClientSession               // nil if there is no session; guarded by mu
+	next   *connecting                      // the session that is being made; nil if none is; guarded by mu
 	busy   map[*mcp.ClientSession]*openCall // sessions that a call has for itself; guarded by mu
 	open   map[string]*openCall             // calls that wait for an answer, by key; guarded by mu
 	closed bool                             // guarded by mu
-	wg     sync.WaitGroup                   // goroutines that watch sessions
+	// progress has what extends the time of each call in progress, by its token; guarded by mu.
+	progress map[string]func()
+	calling  int // number of calls so far; guarded by mu
+	wg     sync.WaitGroup                   // goroutines that make and watch sessions
 
 	connecting int // sessions for one call that are being made; guarded by mu
 }
 
 var _ agent.ToolSet = (*Server)(nil)
 
-// Start starts a server, or connects to it, and lists its tools, within StartTimeout. The error
+// Start starts a server, or connects to it, and lists its tools, within Config.StartTimeout. The error
 // names the server. A program that has not started when ctx ends is killed. The caller must call Close or
 // Shutdown when it no longer uses the server.
 func Start(ctx context.Context, c Config) (*Server, error) {
+	s, err := New(c)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, s.noGrace)()
+	if _, err := s.Tools(ctx); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// New returns a server that is started, or connected to, when it is first used. The caller must call Close or
+// Shutdown when it no longer uses the server.
+func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	s := &Server{config: c, busy: map[*mcp.ClientSession]*openCall{}, open: map[string]*openCall{}}
+	s := &Server{config: c, busy: map[*mcp.ClientSession]*openCall{}, open: map[string]*openCall{}, progress: map[string]func(){}}
 	s.client = mcp.NewClient(&mcp.Implementation{Name: "team-server", Version: "1"}, s.options())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hurry, s.noGrace = context.WithCancel(context.Background())
-	defer context.AfterFunc(ctx, s.noGrace)()
-	ctx, cancel := context.WithTimeoutCause(ctx, StartTimeout, errStart)
-	defer cancel()
-	tools, err := s.list(ctx)
-	if err == nil {
-		err = s.missing(tools)
-	}
-	if err != nil {
-		_ = s.Close()
-		return nil, err
-	}
-	s.known = tools
 	return s, nil
 }
 
 // Name implements agent.ToolSet.
 func (s *Server) Name() string { return s.config.Name }
 
-// Known returns the tools as they were last listed.
+// Known returns the tools as they were last listed; nil if the server has not listed them yet.
 func (s *Server) Known() []agent.Tool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.known)
 }
 
+// Answered reports whether the server has listed its tools.
+func (s *Server) Answered() bool { return s.Known() != nil }
+
 // Tools implements agent.ToolSet. It lists the tools each time, because they may change. If the
-// server does not answer within three seconds, it returns the tools that were last listed.
+// server does not answer within three seconds, it returns the tools that were last listed. If there is
+// no older list, it waits for Config.StartTimeout, and a server that does not answer is an error.
 func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, errStart)
+	known := s.Known()
+	limit, late := listTimeout, errList
+	if known == nil {
+		limit, late = s.startTimeout(), errStart
+	}
+	listing, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
-	tools, err := s.list(ctx)
+	tools, err := s.list(listing)
+	if err == nil && known == nil {
+		err = s.missing(tools)
+	}
+	switch {
+	case err != nil && known == nil:
+		return nil, err
+	case err != nil:
+		s.config.Log.Warn("listing tools failed; using the previous list", zap.String("tool", s.config.Name), zap.Error(err))
+		return known, nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil {
-		s.config.Log.Warn("listing tools failed; using the previous list", zap.String("tool", s.config.Name), zap.Error(err))
-		return slices.Clone(s.known), nil
-	}
 	s.known = tools
 	return slices.Clone(tools), nil
 }
@@ -188,32 +219,84 @@ func (s *Server) Close() error {
 	return nil
 }
 
+// Causes of contexts that this package ends.
 var (
-	errStart  = errors.New("no answer in time")
-	errClosed = errors.New("closed")
+	errStart  = errors.New("no answer in the time for its start")
+	errList   = errors.New("no list of tools in time")
+	errClosed = errors.New("the server is closed")
 )
 
+// startTimeout returns the time limit for the start of the server.
+func (s *Server) startTimeout() time.Duration { return cmp.Or(s.config.StartTimeout, StartTimeout) }
+
+// connecting is a session that is being made.
+type connecting struct {
+	done chan struct{} // closed when live and err are set
+	live *mcp.ClientSession
+	err  error
+}
+
 // session returns the current session. It connects first if the server has no session. Concurrent callers wait for
-// the same connection.
+// the same connection, which is also made if no caller waits for it any longer.
 func (s *Server) session(ctx context.Context) (*mcp.ClientSession, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	live, next := s.live, s.next
 	switch {
 	case s.closed:
-		return nil, errClosed
-	case s.live != nil:
-		return s.live, nil
+		s.mu.Unlock()
+		return nil, s.unreachable(ctx, errClosed, outcome{})
+	case live == nil && next == nil:
+		next = &connecting{done: make(chan struct{})}
+		s.next = next
+		own := context.WithoutCancel(ctx)
+		s.wg.Go(func() { s.establish(own, next) })
 	}
+	s.mu.Unlock()
+	if live != nil {
+		return live, nil
+	}
+	select {
+	case <-next.done:
+		return next.live, next.err
+	case <-ctx.Done():
+	}
+	if errors.Is(context.Cause(ctx), errStart) { // which ends the connecting too, and that knows more
+		<-next.done
+		return next.live, next.err
+	}
+	return nil, s.unreachable(ctx, context.Cause(ctx), outcome{})
+}
+
+// establish makes the session next, within the time for a start, and watches it until it ends.
+func (s *Server) establish(ctx context.Context, next *connecting) {
+	x := &exchange{}
+	ctx, cancel := context.WithTimeoutCause(observed(ctx, x), s.startTimeout(), errStart)
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	defer context.AfterFunc(s.ctx, func() { stop(errClosed) })()
 	live, err := s.connect(ctx)
-	if err != nil {
-		return nil, err
+	s.mu.Lock()
+	if err == nil && !s.closed {
+		s.live = live
 	}
-	s.live = live
-	s.wg.Go(func() {
+	closed := s.closed
+	s.mu.Unlock()
+	if err == nil && closed {
+		_ = live.Close() // nothing was sent
+		err = errClosed
+	}
+	if next.live, next.err = live, err; err != nil {
+		next.live, next.err = nil, s.unreachable(ctx, err, x.outcome())
+	}
+	s.mu.Lock()
+	s.next = nil
+	s.mu.Unlock()
+	close(next.done)
+	if err == nil {
 		_ = live.Wait() // the calls in progress report the error
 		s.drop(live)
-	})
-	return live, nil
+	}
 }
 
 // connect makes a new session.

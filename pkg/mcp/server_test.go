@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -358,6 +360,139 @@ func TestListOfADeadServer(t *testing.T) {
 	}
 }
 
+// TestEndlessList: a server whose pages of tools have no end is named as such, however it goes on.
+func TestEndlessList(t *testing.T) {
+	for which, says := range map[string]string{
+		"again": `does not end its list of tools: nextCursor is "again" again after 2 tools`,
+		"turns": `does not end its list of tools: nextCursor is "a" again after 3 tools`,
+		"more":  `has more than 1000 tools`,
+		"empty": `does not end its list of tools: it has nextCursor after 1000 pages with 0 tools`,
+	} {
+		t.Run(which, func(t *testing.T) {
+			_, c := serve(t, func(*testing.T) http.Handler { return pages(which) })
+			_, err := mcp.Start(t.Context(), c)
+			if e := agent.AsError(err); !strings.Contains(e.Message, says) || !strings.Contains(e.Message, `tool "web"`) {
+				t.Errorf("error %v, want %q", err, says)
+			}
+		})
+	}
+}
+
+// pages is a server whose list of tools has no end.
+func pages(which string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Cursor string }
+		}
+		_ = json.NewDecoder(req.Body).Decode(&m)
+		cursor := m.Params.Cursor
+		next := map[string]string{"again": "again", "turns": "a", "more": cursor + "x", "empty": cursor + "x"}[which]
+		if which == "turns" && cursor == "a" {
+			next = "b"
+		}
+		tools := fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, len(cursor))
+		if which == "empty" {
+			tools = ""
+		}
+		result := `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`
+		switch m.Method {
+		case "server/discover":
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		case "tools/list":
+			result = fmt.Sprintf(`{"tools":[%s],"nextCursor":%q}`, tools, next)
+		case "initialize":
+		default:
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+	})
+}
+
+// TestTimeouts: a server that does not answer in time is named with its limit and the key that raises it.
+func TestTimeouts(t *testing.T) {
+	c := program("silent")
+	c.StartTimeout = 200 * time.Millisecond
+	_, err := mcp.Start(t.Context(), c)
+	if e := agent.AsError(err); e.Message != `the MCP server of tool "web" did not list its tools within 200ms; check its command or url, or raise timeouts.start` || !e.Retry || !e.Fresh {
+		t.Errorf("%v", err)
+	}
+	c = program("plain")
+	c.CallTimeout = 300 * time.Millisecond
+	s := start(t, c)
+	_, err = find(t, s, "hang").Call(t.Context(), json.RawMessage(`{}`), "k")
+	if e := agent.AsError(err); !strings.Contains(e.Message, `hang had neither a result nor progress within 300ms (timeouts.call of tool "web")`) || !e.Retry || e.Fresh {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestProgress: each progress that a server reports extends its call, and the steps above it, over each transport.
+func TestProgress(t *testing.T) {
+	for name, c := range map[string]func(*testing.T) mcp.Config{
+		"stdio": func(*testing.T) mcp.Config { return program("plain") },
+		"http":  func(t *testing.T) mcp.Config { _, c := serve(t, real); return c },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c(t)
+			c.CallTimeout = 700 * time.Millisecond
+			s := start(t, c)
+			var extended atomic.Int32
+			ctx := agent.WithProgress(t.Context(), func() { extended.Add(1) })
+			r, err := find(t, s, "steps").Call(ctx, json.RawMessage(`{}`), "k")
+			if err != nil || r.GetText() != "six steps" || extended.Load() < 5 {
+				t.Errorf("%v %v, extended %d times", r, err, extended.Load())
+			}
+		})
+	}
+}
+
+// TestDownAtFirst: a server that does not answer when it is made has no tools, and the error says why; it is asked again
+// each time, and has them as soon as it answers.
+func TestDownAtFirst(t *testing.T) {
+	r, c := serve(t, real)
+	h := *r.handler.Load()
+	r.handle(http.NotFoundHandler())
+	s, err := mcp.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // always nil
+	if tools, err := s.Tools(t.Context()); err == nil || s.Answered() || !strings.Contains(err.Error(), `tool "web" could not be reached`) {
+		t.Errorf("%v, %v", tools, err)
+	}
+	r.handle(h)
+	if tools, err := s.Tools(t.Context()); err != nil || len(tools) == 0 || !s.Answered() {
+		t.Errorf("%v, %v", tools, err)
+	}
+}
+
+// TestSlowAtFirst: a server whose start takes longer than a caller waits goes on starting.
+func TestSlowAtFirst(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "go")
+	c := program("waits")
+	c.Env["WAIT_FOR"] = secret.New(file)
+	s, err := mcp.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() //nolint:errcheck // always nil
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Tools(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if tools, err := s.Tools(t.Context()); err != nil || len(tools) == 0 {
+		t.Errorf("%v, %v", tools, err)
+	}
+}
+
 func TestStartFaults(t *testing.T) {
 	leaks := goleak.IgnoreCurrent()
 	for name, c := range map[string]struct {
@@ -368,6 +503,7 @@ func TestStartFaults(t *testing.T) {
 		"neither":              {func(c *mcp.Config) { c.Command = nil }, `tool "web" has neither a command nor a url`},
 		"both":                 {func(c *mcp.Config) { c.URL = "http://x" }, `tool "web" has a command and a url`},
 		"no such program":      {func(c *mcp.Config) { c.Command = []string{"/no/such/program"} }, `tool "web" could not be reached`},
+		"a negative timeout":   {func(c *mcp.Config) { c.CallTimeout = -1 }, `tool "web" has a negative timeout`},
 		"a program that ends":  {func(c *mcp.Config) { c.Command = []string{"false"} }, `tool "web" ended with exit code 1 before it answered`},
 		"a tool that is none":  {func(c *mcp.Config) { c.Allow = []string{"echo", "sing"} }, `tool "web" allows "sing", which its MCP server does not have`},
 		"two tools of a name":  {func(c *mcp.Config) { c.Env["MCP_TEST_PROGRAM"] = secret.New("same") }, `"files.read" and "files_read", which a model cannot tell apart as "files_read"`},

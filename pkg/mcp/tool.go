@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,9 +55,11 @@ func (s *Server) fetch(ctx context.Context) (offers []*mcp.Tool, again bool, err
 	ctx = observed(ctx, x)
 	live, err := s.session(ctx)
 	if err != nil {
-		return nil, false, s.unreachable(ctx, err, x.outcome())
+		return nil, false, err
 	}
-	for t, err := range live.Tools(ctx, nil) {
+	params, seen := &mcp.ListToolsParams{}, map[string]bool{}
+	for {
+		page, err := live.ListTools(ctx, params)
 		if err != nil {
 			ended := s.ended(ctx, err) || x.outcome().unknownSession
 			if ended {
@@ -64,12 +67,26 @@ func (s *Server) fetch(ctx context.Context) (offers []*mcp.Tool, again bool, err
 			}
 			return nil, ended, s.unreachable(ctx, err, x.outcome())
 		}
-		if len(offers) == maxTools {
-			return nil, false, fmt.Errorf("the MCP server of tool %q has more than %d tools", s.config.Name, maxTools)
+		offers = append(offers, page.Tools...)
+		switch next := page.NextCursor; {
+		case next == "" && len(offers) <= maxTools:
+			return offers, false, nil
+		case seen[next]:
+			return nil, false, s.badList("does not end its list of tools: nextCursor is %q again after %d tools", next, len(offers))
+		case len(offers) > maxTools:
+			return nil, false, s.badList("has more than %d tools", maxTools)
+		case len(seen) == maxTools:
+			return nil, false, s.badList("does not end its list of tools: it has nextCursor after %d pages with %d tools", maxTools, len(offers))
+		default:
+			seen[next] = true
+			params = &mcp.ListToolsParams{Cursor: next}
 		}
-		offers = append(offers, t)
 	}
-	return offers, false, nil
+}
+
+// badList returns the error of a server whose list of tools cannot be used.
+func (s *Server) badList(format string, args ...any) error {
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the MCP server of tool %q "+format+"; ask its operator", append([]any{s.config.Name}, args...)...)
 }
 
 // missing returns an error for an allowed tool that the server does not have.
@@ -94,8 +111,8 @@ func (s *Server) missing(tools []agent.Tool) error {
 // spec returns the description of a tool for models.
 func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
 	spec := agent.ToolSpec{Name: agent.ToolName(t.Name), Description: t.Description, Effect: s.effect(t)}
-	if schema, err := json.Marshal(t.InputSchema); err == nil && t.InputSchema != nil {
-		spec.Parameters = schema
+	if schema, err := json.Marshal(t.InputSchema); err == nil {
+		spec.Parameters = agent.ToolParameters(schema)
 	}
 	if spec.Description == "" {
 		spec.Description = t.Title
@@ -205,7 +222,11 @@ func (t *tool) callOnce(ctx context.Context, params *mcp.CallToolParams, o *open
 	}
 	answered := false
 	defer func() { release(answered) }()
+	ctx, token, done := t.server.limited(ctx)
+	defer done()
 	x, sending := &exchange{}, *params // the library adds to the parameters
+	sending.Meta = maps.Clone(sending.Meta)
+	sending.SetProgressToken(token)
 	r, err = live.CallTool(observed(ctx, x), &sending)
 	var refused *jsonrpc.Error
 	answered = err == nil || ctx.Err() == nil && x.outcome() == (outcome{}) && errors.As(err, &refused)
@@ -219,8 +240,5 @@ func (t *tool) callOnce(ctx context.Context, params *mcp.CallToolParams, o *open
 	if ctx.Err() == nil && !seen.resumed && (seen.unknownSession || seen == (outcome{}) && t.server.config.URL != "" && t.server.ended(ctx, err)) {
 		return nil, false, t.server.failure(ctx, t.spec.Name, err, seen)
 	}
-	if errors.Is(context.Cause(ctx), errClosed) {
-		return nil, true, lost(t.spec.Name).Because(err)
-	}
-	return nil, true, t.server.failure(ctx, t.spec.Name, err, x.outcome())
+	return nil, true, t.server.failure(ctx, t.spec.Name, err, seen)
 }

@@ -2,6 +2,7 @@ package team_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
 // outlasting are members that answer after a while, and note when they were let go.
@@ -173,4 +175,63 @@ func TestC_07_DeepTeamsAreDescribed(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// steady is a tool that works for five seconds, and for a second each until it says that it goes on.
+type steady struct{ says bool }
+
+func (steady) Spec() agent.ToolSpec {
+	return agent.ToolSpec{Name: "work", Description: "Works.", Effect: agent.EffectSafe}
+}
+
+func (s steady) Call(ctx context.Context, _ json.RawMessage, _ string) (*teamv1.ToolResult, error) {
+	for range 5 {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if s.says {
+			agent.Progress(ctx)
+		}
+	}
+	at, _ := ctx.Deadline()
+	return &teamv1.ToolResult{Text: time.Until(at).String()}, nil
+}
+
+// TestProgressExtendsSteps: the progress of a tool extends the time of each step that it works for, but not that of the
+// run.
+func TestProgressExtendsSteps(t *testing.T) {
+	for name, c := range map[string]struct {
+		says   bool
+		run    time.Duration
+		reason string
+	}{
+		"it goes on":           {true, time.Minute, ""},
+		"it says nothing":      {false, time.Minute, agent.ReasonTimeout},
+		"the run has its time": {true, 4 * time.Second, agent.ReasonTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, err := leader.NewAgent(leader.AgentConfig{ID: "m", Tools: []agent.Tool{steady{c.says}}, Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
+					if last := req.Messages[len(req.Messages)-1]; last.Role == agent.RoleTool {
+						return &teamv1.Turn{Text: last.Text}
+					}
+					return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c", Name: "work"}}}
+				})})
+				if err != nil {
+					t.Fatal(err)
+				}
+				tm := newTeamWith(t, team.Config{ID: "root", Members: members("m"), Registry: registry{"m": m}, Scheduler: inOrder("m"),
+					Limits: &teamv1.Limits{Timeout: durationpb.New(c.run), MemberTimeout: durationpb.New(3 * time.Second)}})
+				text, err := ask(t, tm, "hi")
+				synctest.Wait()
+				if c.reason != "" {
+					wantReason(t, err, c.reason)
+				} else if err != nil || text != "3s" { // the whole time, from the last progress
+					t.Error(text, err)
+				}
+			})
+		})
+	}
 }

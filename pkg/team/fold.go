@@ -550,4 +550,8 @@ func (f *fold) applyNote(n *teamv1.Noted) {
 		}
 		f.Tools = append(f.Tools, spec)
 	}
+	for _, v := range n.GetDetails().GetFields()["missing"].GetListValue().GetValues() {
+		f.MissingTools = append(f.MissingTools, v.GetStringValue())
+		f.warnings = append(f.warnings, v.GetStringValue())
+	}
 }

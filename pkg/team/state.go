@@ -57,6 +57,8 @@ type State struct {
 	Posted []Posted
 	// Tools are the tools that the team's tool sets offered when the run began.
 	Tools []agent.ToolSpec
+	// MissingTools are texts, each of which says that the tools of a tool set are missing in the run.
+	MissingTools []string
 	// Transfers are the members of the calling team that the run may hand over to.
 	Transfers []*teamv1.TransferTarget
 	// Earlier are the steps of earlier rounds of revision.

@@ -2,10 +2,12 @@ package team
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -16,7 +18,8 @@ import (
 const noteTools = "TOOLS"
 
 // offer asks the tool sets for their tools. The first list of a run is recorded, and its prompts
-// use that list even after a restart. Calls look a tool up in the current list.
+// use that list even after a restart. Calls look a tool up in the current list. The tools of a set
+// that does not answer are missing in the run, which its prompts and its reply say.
 func (p *process) offer(ctx context.Context) error {
 	sets := p.toolSets(ctx)
 	if len(sets) == 0 {
@@ -24,6 +27,7 @@ func (p *process) offer(ctx context.Context) error {
 	}
 	p.runner.Tools.Set = map[string]agent.Tool{}
 	var specs []agent.ToolSpec
+	var missing []string
 	from := map[string]string{}
 	for _, set := range sets {
 		tools, err := set.Tools(ctx)
@@ -31,8 +35,8 @@ func (p *process) offer(ctx context.Context) error {
 			return p.cause(ctx)
 		}
 		if err != nil {
-			return agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
-				"agent %q cannot work: tool %q did not list its tools; try again later", p.cfg.ID, set.Name()).Because(err)
+			p.cfg.Log.Warn("the tools of a tool set are missing in a run", zap.String("agent", p.cfg.ID), zap.String("tool", set.Name()), zap.Error(err))
+			missing = append(missing, missingTools(set.Name(), err))
 		}
 		for _, t := range tools {
 			spec := t.Spec()
@@ -47,10 +51,10 @@ func (p *process) offer(ctx context.Context) error {
 			specs = append(specs, spec)
 		}
 	}
-	if p.toolsRecorded {
+	if p.runner.Tools.Missing = missing; p.toolsRecorded {
 		return nil
 	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: toolNote(specs)}})
+	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: toolNote(specs, missing)}})
 }
 
 // toolSets returns the agent's own tool sets, and the set that a team provides: the team that it
@@ -80,8 +84,19 @@ func sameName(id, name, one, other string) error {
 		"agent %q: %s; set allow so that only one of them is offered", id, conflict)
 }
 
-// toolNote returns a note that holds tool specs.
-func toolNote(specs []agent.ToolSpec) *teamv1.Noted {
+// missingTools returns a text that says that the tools of a set are missing, and why, as far as callers may know it.
+func missingTools(set string, err error) string {
+	text := fmt.Sprintf("the tools of %q are missing", set)
+	var e *agent.Error
+	if errors.As(err, &e) {
+		why, _, _ := strings.Cut(e.Message, "; ") // what follows is advice
+		text += ": " + why
+	}
+	return text
+}
+
+// toolNote returns a note that holds tool specs, and texts that say which tools are missing.
+func toolNote(specs []agent.ToolSpec, missing []string) *teamv1.Noted {
 	names := make([]string, len(specs))
 	list := make([]*structpb.Value, len(specs))
 	for i, s := range specs {
@@ -91,10 +106,17 @@ func toolNote(specs []agent.ToolSpec) *teamv1.Noted {
 			"parameters": structpb.NewStringValue(strings.ToValidUTF8(string(s.Parameters), "\uFFFD")), "effect": structpb.NewNumberValue(float64(s.Effect)),
 		}})
 	}
-	return &teamv1.Noted{
-		Code: noteTools, Text: "the tools are " + strings.Join(names, ", "),
-		Details: &structpb.Struct{Fields: map[string]*structpb.Value{"tools": structpb.NewListValue(&structpb.ListValue{Values: list})}},
+	text := "the tools are " + strings.Join(names, ", ")
+	details := map[string]*structpb.Value{"tools": structpb.NewListValue(&structpb.ListValue{Values: list})}
+	if len(missing) > 0 {
+		text = strings.Join(append([]string{text}, missing...), "; ")
+		why := make([]*structpb.Value, len(missing))
+		for i, m := range missing {
+			why[i] = structpb.NewStringValue(m)
+		}
+		details["missing"] = structpb.NewListValue(&structpb.ListValue{Values: why})
 	}
+	return &teamv1.Noted{Code: noteTools, Text: text, Details: &structpb.Struct{Fields: details}}
 }
 
 // unsafe reports whether a repeated call of a tool could have a second effect. For tools of a tool

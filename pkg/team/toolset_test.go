@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -113,7 +114,6 @@ func TestToolSet_Faults(t *testing.T) {
 		"a set has one twice":                               {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("a"), offer("a")}}}, `"web"`},
 		"C-08 a set has the tool by which agents hand over": {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("transfer_to_agent")}}}, `tool "web" has "transfer_to_agent", which is the name of a tool that agents have in their team; set allow so that it is not offered`},
 		"S-64 a set has the tool by which agents read on":   {[]agent.ToolSet{&toolSet{name: "web", tools: []agent.Tool{offer("read_result")}}}, `tool "web" has "read_result"`},
-		"a set cannot be asked":                             {[]agent.ToolSet{&toolSet{name: "web", err: errors.New("secret address")}}, `tool "web" did not list its tools`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ask(t, caller(t, &offered, c.sets...), "x")
@@ -124,6 +124,47 @@ func TestToolSet_Faults(t *testing.T) {
 	}
 	if len(offered) != 0 {
 		t.Error("the model was asked")
+	}
+}
+
+// TestToolSet_Missing: a run goes on without the tools of a set that does not answer. Its prompts, its reply and the
+// answers to calls of these tools say so, as far as callers may know why, also after a restart.
+func TestToolSet_Missing(t *testing.T) {
+	for why, err := range map[string]error{
+		``:                      errors.New("secret address"),
+		`: web does not answer`: agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, "web does not answer; check it").Because(errors.New("secret address")),
+	} {
+		missing := `the tools of "web" are missing` + why
+		var prompts []string
+		web := &toolSet{name: "web", err: err}
+		a, merr := leader.NewAgent(leader.AgentConfig{ID: "m", Instructions: "Be brief.", ToolSets: []agent.ToolSet{web, &toolSet{name: "files", tools: []agent.Tool{offer("read")}}},
+			Model: modelFunc(func(req *agent.ModelRequest) *teamv1.Turn {
+				prompts = append(prompts, req.Instructions)
+				if last := req.Messages[len(req.Messages)-1]; last.Role == agent.RoleTool {
+					return &teamv1.Turn{Text: last.Text}
+				}
+				return &teamv1.Turn{ToolCalls: []*teamv1.ToolCall{{Id: "c", Name: "fetch"}}}
+			})})
+		if merr != nil {
+			t.Fatal(merr)
+		}
+		r := newRecord()
+		r.process(t.Context(), a, func(ev *teamv1.Event) bool { return ev.GetScope() != "2" })
+		r.process(t.Context(), a, nil)
+		if got := agent.Text(r.reply.GetMessage()); r.err != nil || !strings.Contains(got, `there is no tool "fetch"; the tools are read; `+missing) {
+			t.Errorf("reply %q %v", got, r.err)
+		}
+		if w := r.reply.GetWarnings(); len(w) != 1 || w[0] != missing {
+			t.Errorf("warnings %q", w)
+		}
+		for _, p := range prompts {
+			if p != "Be brief.\n\nAt the moment "+missing+". If the task needs them, say that." {
+				t.Errorf("system text %q", p)
+			}
+		}
+		if strings.Contains(fmt.Sprint(r.events), "secret") {
+			t.Error("the cause is on record")
+		}
 	}
 }
 

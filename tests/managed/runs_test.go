@@ -248,7 +248,7 @@ func TestR_003_23_ToolIsGone(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	with := func(program string) string {
-		return strings.Replace(base, "agents:\n", "tools: {saw: {api: true, mcp: {command: [\""+program+"\"]}}}\nagents:\n", 1)
+		return strings.Replace(base, "agents:\n", "tools: {saw: {api: true, mcp: {required: true, command: [\""+program+"\"]}}}\nagents:\n", 1)
 	}
 	at := rig.SQLite(t)
 	h := open(t, at, with(server), fakellm.New(t))

@@ -468,7 +468,7 @@ func TestR_001_15_NoKey(t *testing.T) {
 // TestR_001_15_NoTool: a tool of the file that does not start cannot be used, and what
 // was built with it is closed.
 func TestR_001_15_NoTool(t *testing.T) {
-	h := open(t, rig.Memory(t), strings.Replace(base, "agents:\n", "tools: {saw: {api: true, mcp: {command: [\"/no/such/program\"]}}}\nagents:\n", 1), fakellm.New(t))
+	h := open(t, rig.Memory(t), strings.Replace(base, "agents:\n", "tools: {saw: {api: true, mcp: {required: true, command: [\"/no/such/program\"]}}}\nagents:\n", 1), fakellm.New(t))
 	for _, a := range apis(t, h.Target) {
 		doc := "agents:\n  w: {model: m, instructions: x, tools: [saw]}\nteams:\n  t: {members: [{agent: w}], " + rules("w") + "}"
 		_, err := a.teams.CreateTeam(t.Context(), yamlOf(doc))
@@ -494,7 +494,7 @@ func TestR_001_15_WhoseTool(t *testing.T) {
 	})
 	sea := newServer(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools }, nil).ServeHTTP)
 	h := open(t, rig.Memory(t), strings.Replace(base, "agents:\n",
-		fmt.Sprintf("tools: {saw: {api: true, mcp: {command: [\"/no/such/program\"]}}, sea: {api: true, mcp: {url: %[1]q}}, twin: {api: true, mcp: {url: %[1]q}}}\nagents:\n", sea), 1), fakellm.New(t))
+		fmt.Sprintf("tools: {saw: {api: true, mcp: {required: true, command: [\"/no/such/program\"]}}, sea: {api: true, mcp: {url: %[1]q}}, twin: {api: true, mcp: {url: %[1]q}}}\nagents:\n", sea), 1), fakellm.New(t))
 	role := func(name string, tools ...string) *teamv1.ContractRole {
 		return &teamv1.ContractRole{RoleName: name, AgentConfig: &teamv1.ContractAgent{Model: "m", Instructions: "x", Tools: tools}}
 	}

@@ -387,7 +387,7 @@ func badProgram(t *testing.T, secrets canaries, log *zap.Logger, out io.Writer) 
 	t.Helper()
 	const file = `version: v2
 models: {m: {provider: openai, name: m, base_url: "http://127.0.0.1:1", api_key: none}}
-tools: {here: {mcp: {command: [sh, -c, "echo my token is $TOKEN >&2; printf $TOKEN >&2; exit 7"], env: {TOKEN: "${PROGRAM}"}}}}
+tools: {here: {mcp: {required: true, command: [sh, -c, "echo my token is $TOKEN >&2; printf $TOKEN >&2; exit 7"], env: {TOKEN: "${PROGRAM}"}}}}
 agents: {works: {description: Works., model: m, instructions: Work., tools: [here]}}
 `
 	token := secrets.add("program")

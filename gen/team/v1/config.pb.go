@@ -81,7 +81,7 @@ func (x ToolEffect_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolEffect_Value.Descriptor instead.
 func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{8, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // Value is the word in the file.
@@ -134,7 +134,7 @@ func (x OnTruncated_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnTruncated_Value.Descriptor instead.
 func (OnTruncated_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Value is the word in the file.
@@ -188,7 +188,7 @@ func (x CardAccess_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CardAccess_Value.Descriptor instead.
 func (CardAccess_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Value is the word in the file.
@@ -245,7 +245,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22, 0}
 }
 
 // Value is the word in the file.
@@ -306,7 +306,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Value is the word in the file.
@@ -363,7 +363,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
 }
 
 // Value is the word in the file.
@@ -420,7 +420,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // Value is the word in the file.
@@ -477,7 +477,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43, 0}
 }
 
 // Value is the word in the file.
@@ -530,7 +530,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46, 0}
 }
 
 // Value is the word in the file.
@@ -583,7 +583,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56, 0}
 }
 
 // Value is the word in the file.
@@ -640,7 +640,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69, 0}
 }
 
 // Value is the word in the file.
@@ -697,7 +697,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71, 0}
 }
 
 // Value is the word in the file.
@@ -766,7 +766,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -1334,7 +1334,11 @@ type McpTool struct {
 	Effects map[string]ToolEffect_Value `protobuf:"bytes,6,rep,name=effects,proto3" json:"effects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=team.v1.ToolEffect_Value"`
 	// Questions that the server asks people during its calls (MCP elicitation); unset offers it no such
 	// questions.
-	Elicit        *Elicit `protobuf:"bytes,7,opt,name=elicit,proto3" json:"elicit,omitempty"`
+	Elicit *Elicit `protobuf:"bytes,7,opt,name=elicit,proto3" json:"elicit,omitempty"`
+	// The server must answer at the start, which fails otherwise; false: its tools are missing until it answers.
+	Required bool `protobuf:"varint,8,opt,name=required,proto3" json:"required,omitempty"`
+	// Time limits; unset means their defaults.
+	Timeouts      *McpTimeouts `protobuf:"bytes,9,opt,name=timeouts,proto3" json:"timeouts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1418,6 +1422,75 @@ func (x *McpTool) GetElicit() *Elicit {
 	return nil
 }
 
+func (x *McpTool) GetRequired() bool {
+	if x != nil {
+		return x.Required
+	}
+	return false
+}
+
+func (x *McpTool) GetTimeouts() *McpTimeouts {
+	if x != nil {
+		return x.Timeouts
+	}
+	return nil
+}
+
+// McpTimeouts are the time limits of an MCP server.
+type McpTimeouts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time for starting the program, or connecting to the address, and listing the tools; 10s.
+	Start *durationpb.Duration `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	// Time for a call, counted anew from each progress that the server reports; unset means that of the step.
+	Call          *durationpb.Duration `protobuf:"bytes,2,opt,name=call,proto3" json:"call,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpTimeouts) Reset() {
+	*x = McpTimeouts{}
+	mi := &file_team_v1_config_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpTimeouts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpTimeouts) ProtoMessage() {}
+
+func (x *McpTimeouts) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpTimeouts.ProtoReflect.Descriptor instead.
+func (*McpTimeouts) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *McpTimeouts) GetStart() *durationpb.Duration {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *McpTimeouts) GetCall() *durationpb.Duration {
+	if x != nil {
+		return x.Call
+	}
+	return nil
+}
+
 // Elicit says who answers the questions that an MCP server asks during its calls.
 type Elicit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1436,7 +1509,7 @@ type Elicit struct {
 
 func (x *Elicit) Reset() {
 	*x = Elicit{}
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1521,7 @@ func (x *Elicit) String() string {
 func (*Elicit) ProtoMessage() {}
 
 func (x *Elicit) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1534,7 @@ func (x *Elicit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Elicit.ProtoReflect.Descriptor instead.
 func (*Elicit) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Elicit) GetRoles() []string {
@@ -1494,7 +1567,7 @@ type ToolEffect struct {
 
 func (x *ToolEffect) Reset() {
 	*x = ToolEffect{}
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1506,7 +1579,7 @@ func (x *ToolEffect) String() string {
 func (*ToolEffect) ProtoMessage() {}
 
 func (x *ToolEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1519,7 +1592,7 @@ func (x *ToolEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEffect.ProtoReflect.Descriptor instead.
 func (*ToolEffect) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 // AgentConfig is an agent: a model with instructions, a script of steps, or an agent on another
@@ -1586,7 +1659,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1671,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1684,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AgentConfig) GetName() string {
@@ -1778,7 +1851,7 @@ type OnTruncated struct {
 
 func (x *OnTruncated) Reset() {
 	*x = OnTruncated{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1863,7 @@ func (x *OnTruncated) String() string {
 func (*OnTruncated) ProtoMessage() {}
 
 func (x *OnTruncated) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1876,7 @@ func (x *OnTruncated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnTruncated.ProtoReflect.Descriptor instead.
 func (*OnTruncated) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 // AccessConfig says which callers may use an agent or team. A caller must match each list that is
@@ -1822,7 +1895,7 @@ type AccessConfig struct {
 
 func (x *AccessConfig) Reset() {
 	*x = AccessConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +1907,7 @@ func (x *AccessConfig) String() string {
 func (*AccessConfig) ProtoMessage() {}
 
 func (x *AccessConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +1920,7 @@ func (x *AccessConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessConfig.ProtoReflect.Descriptor instead.
 func (*AccessConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AccessConfig) GetAccounts() []string {
@@ -1880,7 +1953,7 @@ type CardAccess struct {
 
 func (x *CardAccess) Reset() {
 	*x = CardAccess{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1965,7 @@ func (x *CardAccess) String() string {
 func (*CardAccess) ProtoMessage() {}
 
 func (x *CardAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1978,7 @@ func (x *CardAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardAccess.ProtoReflect.Descriptor instead.
 func (*CardAccess) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 // ConformanceAgent was an agent for conformance kits in definitions that earlier versions stored.
@@ -1917,7 +1990,7 @@ type ConformanceAgent struct {
 
 func (x *ConformanceAgent) Reset() {
 	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2002,7 @@ func (x *ConformanceAgent) String() string {
 func (*ConformanceAgent) ProtoMessage() {}
 
 func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2015,7 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -1960,7 +2033,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2045,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2058,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -2027,7 +2100,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2112,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2125,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -2104,7 +2177,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2116,7 +2189,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2129,7 +2202,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Guardrail) GetName() string {
@@ -2186,7 +2259,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2271,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2284,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -2243,7 +2316,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2328,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2341,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -2434,7 +2507,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2519,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2532,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -2530,7 +2603,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +2615,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +2628,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -2616,7 +2689,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2628,7 +2701,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2641,7 +2714,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -2661,7 +2734,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2673,7 +2746,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2686,7 +2759,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -2728,7 +2801,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2813,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2753,7 +2826,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -2826,7 +2899,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +2911,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +2924,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -3027,7 +3100,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3112,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3125,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -3100,7 +3173,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3185,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3198,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3206,7 +3279,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3218,7 +3291,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3231,7 +3304,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -3369,7 +3442,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3454,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3467,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -3410,7 +3483,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3495,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3508,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -3471,7 +3544,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3556,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3569,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -3547,7 +3620,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3559,7 +3632,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3572,7 +3645,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -3606,7 +3679,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3691,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3704,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -3678,7 +3751,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3763,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +3776,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -3755,7 +3828,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3767,7 +3840,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3780,7 +3853,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -3806,7 +3879,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +3891,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +3904,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -3874,7 +3947,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3959,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3972,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4002,7 +4075,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4014,7 +4087,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4027,7 +4100,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4043,7 +4116,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4128,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4141,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4101,7 +4174,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4186,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4199,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4181,7 +4254,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4193,7 +4266,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4206,7 +4279,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4296,7 +4369,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +4381,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4321,7 +4394,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -4361,7 +4434,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4446,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4459,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -4402,7 +4475,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4487,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4500,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -4457,7 +4530,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +4542,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +4555,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -4508,7 +4581,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4520,7 +4593,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +4606,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -4551,7 +4624,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4563,7 +4636,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4576,7 +4649,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -4677,7 +4750,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4689,7 +4762,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4702,7 +4775,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -4925,7 +4998,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +5010,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4950,7 +5023,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -4989,7 +5062,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5074,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5087,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5054,7 +5127,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5139,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5152,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5118,7 +5191,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5130,7 +5203,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5143,7 +5216,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5172,7 +5245,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5257,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5270,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5220,7 +5293,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5232,7 +5305,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5245,7 +5318,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5282,7 +5355,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5294,7 +5367,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5307,7 +5380,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5354,7 +5427,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5366,7 +5439,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5379,7 +5452,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5396,7 +5469,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5408,7 +5481,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5421,7 +5494,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5454,7 +5527,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5539,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5479,7 +5552,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5555,7 +5628,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5567,7 +5640,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5580,7 +5653,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5701,7 +5774,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5713,7 +5786,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5726,7 +5799,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -5777,7 +5850,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +5862,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +5875,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -5831,7 +5904,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5843,7 +5916,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5856,7 +5929,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -5877,7 +5950,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +5962,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +5975,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5923,7 +5996,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5935,7 +6008,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5948,7 +6021,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -5971,7 +6044,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5983,7 +6056,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5996,7 +6069,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6033,7 +6106,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6045,7 +6118,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6058,7 +6131,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Definition) GetId() string {
@@ -6108,7 +6181,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6120,7 +6193,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6133,7 +6206,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6180,7 +6253,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6192,7 +6265,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6205,7 +6278,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6238,7 +6311,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6250,7 +6323,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6263,7 +6336,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6285,7 +6358,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6297,7 +6370,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6310,7 +6383,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6357,7 +6430,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6369,7 +6442,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6382,7 +6455,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6417,7 +6490,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6429,7 +6502,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6442,7 +6515,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6540,7 +6613,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +6625,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +6638,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6613,7 +6686,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6625,7 +6698,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6638,7 +6711,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6689,7 +6762,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6701,7 +6774,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6714,7 +6787,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6775,7 +6848,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6787,7 +6860,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6800,7 +6873,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6862,7 +6935,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6874,7 +6947,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6887,7 +6960,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6903,7 +6976,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6915,7 +6988,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6928,7 +7001,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7042,7 +7115,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rapprove.roles\x12+approve has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x91\x01\n" +
 	"\aexpires\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
-	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xaf\b\n" +
+	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xfd\b\n" +
 	"\aMcpTool\x12\x94\x01\n" +
 	"\acommand\x18\x01 \x03(\tBz\xbaHw\xba\x01t\n" +
 	"\vmcp.command\x12Ccommand does not name a program; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
@@ -7052,7 +7125,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06bearer\x18\x04 \x01(\tB\x03\x80\x01\x01R\x06bearer\x12\x14\n" +
 	"\x05allow\x18\x05 \x03(\tR\x05allow\x127\n" +
 	"\aeffects\x18\x06 \x03(\v2\x1d.team.v1.McpTool.EffectsEntryR\aeffects\x12'\n" +
-	"\x06elicit\x18\a \x01(\v2\x0f.team.v1.ElicitR\x06elicit\x1a6\n" +
+	"\x06elicit\x18\a \x01(\v2\x0f.team.v1.ElicitR\x06elicit\x12\x1a\n" +
+	"\brequired\x18\b \x01(\bR\brequired\x120\n" +
+	"\btimeouts\x18\t \x01(\v2\x14.team.v1.McpTimeoutsR\btimeouts\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
@@ -7062,7 +7137,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bmcp.kind\x12Pan MCP server needs exactly one of command and url; keep one of them, or add one\x1a@(size(this.command) > 0 ? 1 : 0) + (this.url != '' ? 1 : 0) == 1\x1ag\n" +
 	"\amcp.env\x125env is only allowed with command; use bearer with url\x1a%size(this.env) == 0 || this.url == ''\x1aq\n" +
 	"\n" +
-	"mcp.bearer\x125bearer is only allowed with url; use env with command\x1a,this.bearer == '' || size(this.command) == 0\"\xd3\x04\n" +
+	"mcp.bearer\x125bearer is only allowed with url; use env with command\x1a,this.bearer == '' || size(this.command) == 0\"\xa9\x02\n" +
+	"\vMcpTimeouts\x12\x8c\x01\n" +
+	"\x05start\x18\x01 \x01(\v2\x19.google.protobuf.DurationB[\xbaHX\xba\x01U\n" +
+	"\fmcp.timeouts\x12.a timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\x05start\x12\x8a\x01\n" +
+	"\x04call\x18\x02 \x01(\v2\x19.google.protobuf.DurationB[\xbaHX\xba\x01U\n" +
+	"\fmcp.timeouts\x12.a timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\x04call\"\xd3\x04\n" +
 	"\x06Elicit\x12\x81\x02\n" +
 	"\x05roles\x18\x01 \x03(\tB\xea\x01\xbaH\xe6\x01\xba\x01L\n" +
 	"\felicit.roles\x12*elicit has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
@@ -7838,7 +7918,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(OnTruncated_Value)(0),       // 1: team.v1.OnTruncated.Value
@@ -7860,223 +7940,227 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ApproveTools)(nil),         // 17: team.v1.ApproveTools
 	(*ApproveMember)(nil),        // 18: team.v1.ApproveMember
 	(*McpTool)(nil),              // 19: team.v1.McpTool
-	(*Elicit)(nil),               // 20: team.v1.Elicit
-	(*ToolEffect)(nil),           // 21: team.v1.ToolEffect
-	(*AgentConfig)(nil),          // 22: team.v1.AgentConfig
-	(*OnTruncated)(nil),          // 23: team.v1.OnTruncated
-	(*AccessConfig)(nil),         // 24: team.v1.AccessConfig
-	(*CardAccess)(nil),           // 25: team.v1.CardAccess
-	(*ConformanceAgent)(nil),     // 26: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),         // 27: team.v1.ExtendedCard
-	(*Guardrails)(nil),           // 28: team.v1.Guardrails
-	(*Guardrail)(nil),            // 29: team.v1.Guardrail
-	(*ScriptedAgent)(nil),        // 30: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),         // 31: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),            // 32: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 33: team.v1.A2aAgent
-	(*Binding)(nil),              // 34: team.v1.Binding
-	(*TlsConfig)(nil),            // 35: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 36: team.v1.AgentAuth
-	(*TeamConfig)(nil),           // 37: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 38: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 39: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 40: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 41: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 42: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 43: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 44: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 45: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 46: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 47: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 48: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 49: team.v1.WorkflowStep
-	(*Join)(nil),                 // 50: team.v1.Join
-	(*RepeatConfig)(nil),         // 51: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 52: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 53: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 54: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 55: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 56: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 57: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 58: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 59: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 60: team.v1.ServerSettings
-	(*KeepSettings)(nil),         // 61: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 62: team.v1.LogSettings
-	(*LogSampling)(nil),          // 63: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 64: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 65: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 66: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 67: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 68: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 69: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 70: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 71: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 72: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 73: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 74: team.v1.CardSettings
-	(*PushSettings)(nil),         // 75: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 76: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 77: team.v1.SigningKey
-	(*Definition)(nil),           // 78: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 79: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 80: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 81: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 82: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 83: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 84: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 85: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 86: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 87: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 88: team.v1.ApiKey
-	(*Permission)(nil),           // 89: team.v1.Permission
-	(*OidcConfig)(nil),           // 90: team.v1.OidcConfig
-	nil,                          // 91: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 92: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 93: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 94: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 95: team.v1.McpTool.EnvEntry
-	nil,                          // 96: team.v1.McpTool.EffectsEntry
-	nil,                          // 97: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 98: team.v1.Definition.ScriptsEntry
-	nil,                          // 99: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 100: google.protobuf.Duration
-	(*Skill)(nil),                // 101: team.v1.Skill
-	(*Limits)(nil),               // 102: team.v1.Limits
-	(*Retry)(nil),                // 103: team.v1.Retry
-	(OnLimit_Value)(0),           // 104: team.v1.OnLimit.Value
+	(*McpTimeouts)(nil),          // 20: team.v1.McpTimeouts
+	(*Elicit)(nil),               // 21: team.v1.Elicit
+	(*ToolEffect)(nil),           // 22: team.v1.ToolEffect
+	(*AgentConfig)(nil),          // 23: team.v1.AgentConfig
+	(*OnTruncated)(nil),          // 24: team.v1.OnTruncated
+	(*AccessConfig)(nil),         // 25: team.v1.AccessConfig
+	(*CardAccess)(nil),           // 26: team.v1.CardAccess
+	(*ConformanceAgent)(nil),     // 27: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),         // 28: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 29: team.v1.Guardrails
+	(*Guardrail)(nil),            // 30: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 31: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 32: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 33: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 34: team.v1.A2aAgent
+	(*Binding)(nil),              // 35: team.v1.Binding
+	(*TlsConfig)(nil),            // 36: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 37: team.v1.AgentAuth
+	(*TeamConfig)(nil),           // 38: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 39: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 40: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 41: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 42: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 43: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 44: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 45: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 46: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 47: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 48: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 49: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 50: team.v1.WorkflowStep
+	(*Join)(nil),                 // 51: team.v1.Join
+	(*RepeatConfig)(nil),         // 52: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 53: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 54: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 55: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 56: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 57: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 58: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 59: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 60: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 61: team.v1.ServerSettings
+	(*KeepSettings)(nil),         // 62: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 63: team.v1.LogSettings
+	(*LogSampling)(nil),          // 64: team.v1.LogSampling
+	(*TracingSettings)(nil),      // 65: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 66: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 67: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 68: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 69: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 70: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 71: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 72: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 73: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 74: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 75: team.v1.CardSettings
+	(*PushSettings)(nil),         // 76: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 77: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 78: team.v1.SigningKey
+	(*Definition)(nil),           // 79: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 80: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 81: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 82: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 83: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 84: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 85: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 86: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 87: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 88: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 89: team.v1.ApiKey
+	(*Permission)(nil),           // 90: team.v1.Permission
+	(*OidcConfig)(nil),           // 91: team.v1.OidcConfig
+	nil,                          // 92: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 93: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 94: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 95: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 96: team.v1.McpTool.EnvEntry
+	nil,                          // 97: team.v1.McpTool.EffectsEntry
+	nil,                          // 98: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 99: team.v1.Definition.ScriptsEntry
+	nil,                          // 100: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 101: google.protobuf.Duration
+	(*Skill)(nil),                // 102: team.v1.Skill
+	(*Limits)(nil),               // 103: team.v1.Limits
+	(*Retry)(nil),                // 104: team.v1.Retry
+	(OnLimit_Value)(0),           // 105: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	91,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	92,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	93,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	94,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	60,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	92,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	93,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	94,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	95,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	61,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	15,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	100, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	101, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	19,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	17,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	100, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	100, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	95,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	96,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	20,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	100, // 14: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	100, // 15: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	101, // 16: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	102, // 17: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	30,  // 18: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	32,  // 19: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	33,  // 20: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	28,  // 21: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	26,  // 22: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	27,  // 23: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	24,  // 24: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 25: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	1,   // 26: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
-	101, // 27: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	29,  // 28: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	29,  // 29: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	29,  // 30: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	29,  // 31: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	31,  // 32: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	35,  // 33: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	36,  // 34: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	100, // 35: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	3,   // 36: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	36,  // 37: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	100, // 38: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	40,  // 39: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	42,  // 40: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	45,  // 41: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	53,  // 42: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	59,  // 43: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	56,  // 44: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	57,  // 45: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	28,  // 46: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	27,  // 47: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	38,  // 48: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	102, // 49: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	24,  // 50: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 51: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	39,  // 52: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	100, // 53: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	103, // 54: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	4,   // 55: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	18,  // 56: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	38,  // 57: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	43,  // 58: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	44,  // 59: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	49,  // 60: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	5,   // 61: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	46,  // 62: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	47,  // 63: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	100, // 64: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	6,   // 65: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	51,  // 66: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	52,  // 67: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	49,  // 68: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	100, // 69: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	103, // 70: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	54,  // 71: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	8,   // 72: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	7,   // 73: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	104, // 74: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	5,   // 75: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	101, // 76: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	82,  // 77: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	79,  // 78: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	100, // 79: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	75,  // 80: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	76,  // 81: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	80,  // 82: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	73,  // 83: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	74,  // 84: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	97,  // 85: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	69,  // 86: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	70,  // 87: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	67,  // 88: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	65,  // 89: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	61,  // 90: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	62,  // 91: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	100, // 92: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	100, // 93: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	64,  // 94: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	100, // 95: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	100, // 96: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	100, // 97: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	63,  // 98: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	66,  // 99: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	9,   // 100: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	71,  // 101: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	72,  // 102: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	77,  // 103: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	13,  // 104: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	98,  // 105: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	99,  // 106: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	10,  // 107: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	88,  // 108: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	90,  // 109: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	84,  // 110: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	11,  // 111: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	87,  // 112: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	100, // 113: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	86,  // 114: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	12,  // 115: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	85,  // 116: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	12,  // 117: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	12,  // 118: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	14,  // 119: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	16,  // 120: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	22,  // 121: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	37,  // 122: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 123: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	71,  // 124: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	125, // [125:125] is the sub-list for method output_type
-	125, // [125:125] is the sub-list for method input_type
-	125, // [125:125] is the sub-list for extension type_name
-	125, // [125:125] is the sub-list for extension extendee
-	0,   // [0:125] is the sub-list for field type_name
+	101, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	101, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	96,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	97,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	21,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	20,  // 14: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
+	101, // 15: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	101, // 16: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	101, // 17: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	101, // 18: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	102, // 19: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	103, // 20: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	31,  // 21: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	33,  // 22: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	34,  // 23: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	29,  // 24: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	27,  // 25: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	28,  // 26: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	25,  // 27: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 28: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	1,   // 29: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
+	102, // 30: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	30,  // 31: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	30,  // 32: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	30,  // 33: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	30,  // 34: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	32,  // 35: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	36,  // 36: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	37,  // 37: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	101, // 38: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	3,   // 39: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	37,  // 40: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	101, // 41: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	41,  // 42: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	43,  // 43: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	46,  // 44: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	54,  // 45: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	60,  // 46: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	57,  // 47: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	58,  // 48: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	29,  // 49: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	28,  // 50: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	39,  // 51: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	103, // 52: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	25,  // 53: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 54: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	40,  // 55: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	101, // 56: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	104, // 57: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	4,   // 58: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	18,  // 59: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	39,  // 60: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	44,  // 61: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	45,  // 62: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	50,  // 63: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	5,   // 64: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	47,  // 65: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	48,  // 66: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	101, // 67: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	6,   // 68: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	52,  // 69: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	53,  // 70: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	50,  // 71: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	101, // 72: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	104, // 73: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	55,  // 74: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	8,   // 75: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	7,   // 76: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	105, // 77: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	5,   // 78: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	102, // 79: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	83,  // 80: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	80,  // 81: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	101, // 82: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	76,  // 83: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	77,  // 84: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	81,  // 85: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	74,  // 86: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	75,  // 87: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	98,  // 88: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	70,  // 89: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	71,  // 90: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	68,  // 91: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	66,  // 92: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	62,  // 93: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	63,  // 94: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	101, // 95: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	101, // 96: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	65,  // 97: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	101, // 98: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	101, // 99: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	101, // 100: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	64,  // 101: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	67,  // 102: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	9,   // 103: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	72,  // 104: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	73,  // 105: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	78,  // 106: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	13,  // 107: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	99,  // 108: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	100, // 109: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	10,  // 110: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	89,  // 111: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	91,  // 112: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	85,  // 113: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	11,  // 114: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	88,  // 115: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	101, // 116: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	87,  // 117: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	12,  // 118: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	86,  // 119: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	12,  // 120: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	12,  // 121: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	14,  // 122: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	16,  // 123: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	23,  // 124: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	38,  // 125: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 126: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	72,  // 127: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	128, // [128:128] is the sub-list for method output_type
+	128, // [128:128] is the sub-list for method input_type
+	128, // [128:128] is the sub-list for extension type_name
+	128, // [128:128] is the sub-list for extension extendee
+	0,   // [0:128] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8087,8 +8171,8 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_info_proto_init()
 	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[9].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[18].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[10].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -8098,28 +8182,28 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[20].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[24].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[25].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[27].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[33].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[40].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[26].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[34].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[58].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[60].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[68].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   87,
+			NumMessages:   88,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

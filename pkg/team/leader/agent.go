@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -70,6 +72,7 @@ type AgentConfig struct {
 type Agent struct {
 	*team.Loop
 	info *teamv1.AgentInfo
+	sets []agent.ToolSet
 }
 
 var (
@@ -95,7 +98,7 @@ func NewAgent(c AgentConfig) (*Agent, error) {
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err
 	}
-	return &Agent{Loop: loop, info: infoOf(&c)}, nil
+	return &Agent{Loop: loop, info: infoOf(&c), sets: c.ToolSets}, nil
 }
 
 // infoOf returns the published info of an agent.
@@ -119,9 +122,20 @@ func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) { return a.info
 // KnownInfo implements agent.Describer.
 func (a *Agent) KnownInfo() *teamv1.AgentInfo { return a.info }
 
-// HealthCheck implements agent.Agent. The agent is always healthy; the model is not called.
+// HealthCheck implements agent.Agent. The agent is always healthy; the model is not called. The detail names the tool
+// sets that have not answered yet.
 func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) {
-	return agent.Healthy(), nil
+	h := agent.Healthy()
+	var missing []string
+	for _, set := range a.sets {
+		if s, ok := set.(interface{ Answered() bool }); ok && !s.Answered() {
+			missing = append(missing, strconv.Quote(set.Name()))
+		}
+	}
+	if len(missing) > 0 {
+		h.Detail = "tools that have not answered yet: " + strings.Join(missing, ", ")
+	}
+	return h, nil
 }
 
 // checkMemberless returns the fault of middlewares for members, which an agent does not have.

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"strings"
 	"slices"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -30,7 +31,8 @@ func (c *callPlanner) step(call *teamv1.ToolCall) *teamv1.Step {
 	case call.GetName() == team.TransferTool && len(c.state.Transfers) > 0:
 		c.transfer(step, call)
 	case !c.hasTool(c.state, call.GetName()):
-		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", agent.Quote(call.GetName()), c.toolList(c.state)))
+		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", agent.Quote(call.GetName()),
+			strings.Join(append([]string{c.toolList(c.state)}, c.state.MissingTools...), "; ")))
 	}
 	c.planned = append(c.planned, step)
 	return step

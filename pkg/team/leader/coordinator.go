@@ -116,6 +116,7 @@ func specsOf(tools []agent.Tool) ([]agent.ToolSpec, error) {
 	var faults []error
 	for i, t := range tools {
 		specs[i] = t.Spec()
+		specs[i].Parameters = agent.ToolParameters(specs[i].Parameters)
 		if specs[i].Name == team.TransferTool || specs[i].Name == prompt.ReadTool {
 			faults = append(faults, agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig, "tool %s has the name of a built-in tool; rename it", specs[i].Name))
 		}

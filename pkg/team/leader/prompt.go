@@ -178,13 +178,17 @@ func (l *leader) builtin(s *team.State) []agent.ToolSpec {
 	return specs
 }
 
-// system returns the system prompt: the instructions, and for a leader the members and how to work
-// with them.
+// system returns the system prompt: the instructions, for a leader the members and how to work
+// with them, and which tools are missing.
 func (l *leader) system(s *team.State) string {
-	if l.crew == nil || !l.crew.anyEnabled() {
-		return l.instructions
+	text := l.instructions
+	if l.crew != nil && l.crew.anyEnabled() {
+		text = strings.TrimRight(l.describe(s).system, "\n")
 	}
-	return strings.TrimRight(l.describe(s).system, "\n")
+	if len(s.MissingTools) == 0 {
+		return text
+	}
+	return strings.TrimLeft(text+"\n\nAt the moment "+strings.Join(s.MissingTools, ", and ")+". If the task needs them, say that.", "\n")
 }
 
 // background returns what a leader, or an agent that may hand over, is told of others before the

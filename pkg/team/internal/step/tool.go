@@ -18,6 +18,8 @@ import (
 type Tools struct {
 	Own map[string]agent.Tool // tools of the agent itself
 	Set map[string]agent.Tool // what the tool sets currently offer
+	// Missing says which tool sets do not answer, and why.
+	Missing []string
 }
 
 // find returns the tool with a name. The agent's own tools take precedence.
@@ -45,7 +47,8 @@ func (w *Work) useTool(ctx context.Context) Result {
 	}
 	tool, ok := w.by.Tools.find(w.Step.GetName())
 	if !ok {
-		return toolFailed("there is no tool %q; the tools are %s", w.Step.GetName(), strings.Join(w.by.Tools.names(), ", "))
+		why := append([]string{"the tools are " + strings.Join(w.by.Tools.names(), ", ")}, w.by.Tools.Missing...)
+		return toolFailed("there is no tool %q; %s", w.Step.GetName(), strings.Join(why, "; "))
 	}
 	arguments, valid := w.arguments()
 	if !valid {
