@@ -96,7 +96,7 @@ func prompt(t testing.TB, llm *fakellm.Server, model string) []string {
 
 func wantPrompt(t testing.TB, llm *fakellm.Server, model string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, prompt(t, llm, model)); diff != "" {
+	if diff := cmp.Diff(rig.Merged(want...), prompt(t, llm, model)); diff != "" {
 		t.Errorf("what model %s was asked (-want +got):\n%s", model, diff)
 	}
 }

@@ -116,7 +116,7 @@ func TestS_62_ApprovalOfAPlanOverTheWire(t *testing.T) {
 					t.Fatal(err)
 				}
 				task = l.until(t, id, ended)
-				if text := fmt.Sprint(task.GetArtifacts()); !strings.Contains(text, "answer from: Result of step mine, by b: succeeded") || !strings.Contains(text, "b did write about tides") {
+				if text := fmt.Sprint(task.GetArtifacts()); !strings.Contains(text, `answer from: tides\n\nResult of step mine, by b: succeeded`) || !strings.Contains(text, "b did write about tides") {
 					t.Error(task)
 				}
 				trace, err := rig.Monitors(t, l.Target)[n%2].Trace(t.Context(), id)
@@ -167,7 +167,7 @@ func TestS_62_PlanOfAMember(t *testing.T) {
 			if _, err := l.clients[1].Send(t.Context(), inAnswerTo(task, "good", "approve")); err != nil {
 				t.Fatal(err)
 			}
-			if task = l.until(t, id, ended); !strings.Contains(fmt.Sprint(task.GetArtifacts()), "answer from: Result of step text, by b: succeeded") {
+			if task = l.until(t, id, ended); !strings.Contains(fmt.Sprint(task.GetArtifacts()), `Result of step text, by b: succeeded`) {
 				t.Error(task)
 			}
 		})

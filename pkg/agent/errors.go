@@ -121,6 +121,8 @@ type Error struct {
 	Message string
 	// Retry says that the same call may succeed later.
 	Retry bool
+	// Elsewhere says that another model may answer, although the same call to this one would fail again.
+	Elsewhere bool
 	// Fresh says that the outcome of the failed attempt is known, as after an HTTP 429 or 500
 	// response or a failed remote task. A retry is then a new call with a new key. If it is
 	// false, the outcome is unknown, as after a broken connection or a timeout, and a retry uses

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -20,6 +19,9 @@ var (
 	errTooLong = errors.New("the response is larger than 64 MiB")
 )
 
+// errEmpty is the error for a response of 2xx without an event.
+var errEmpty = errors.New("the response has no event")
+
 // notStreamError is the error for a response that is not a stream.
 type notStreamError struct{ mediaType string }
 
@@ -27,31 +29,17 @@ func (e *notStreamError) Error() string {
 	return "the endpoint answered with " + e.mediaType + ", not with a stream"
 }
 
-// EndpointError is what an endpoint reports about a failure.
-type EndpointError struct {
-	// Status is the HTTP status, or the status that corresponds to an error within a stream.
-	Status int
-	// Message is the text from the endpoint.
-	Message string
-	// RetryAfter is the delay from the response body; 0 if unknown.
-	RetryAfter time.Duration
-	// QuotaExhausted reports that a quota is exhausted, so that retrying does not help.
-	QuotaExhausted bool
-	// KeyRefused reports that the API key was rejected, whatever Status is.
-	KeyRefused bool
-}
-
 // Attempt makes the single request of a turn. receive makes it through the Call and reads the
-// response; report extracts from an error what the endpoint reported, or returns nil. When Attempt
-// returns, the connection is closed or available for the next turn. The error is ErrStopped, the
-// cause of the end of ctx, or an *agent.Error. Its Spent is marked as estimated if the provider may
-// bill the attempt: it has received the request and has not rejected it with an HTTP status.
-func (c *Config) Attempt(ctx context.Context, key string, receive func(context.Context, *Call) error, report func(error) *EndpointError) error {
+// response. When Attempt returns, the connection is closed or available for the next turn. The error is
+// ErrStopped, the cause of the end of ctx, or an *agent.Error. Its Spent is marked as estimated if the
+// provider may bill the attempt: it has received the request, has not rejected it with an HTTP status, and
+// has sent an event.
+func (c *Config) Attempt(ctx context.Context, key string, receive func(context.Context, *Call) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	rctx, cancel := context.WithCancel(ctx)
-	call := &Call{http: c.HTTPClient, base: c.base(), key: key, traces: c.SendTraceparent, cancel: cancel, idle: idleTimer{after: c.IdleTimeout, end: cancel}}
+	call := &Call{http: c.HTTPClient, base: c.base(), header: c.Headers, key: key, traces: c.SendTraceparent, cancel: cancel, idle: idleTimer{after: c.IdleTimeout, end: cancel}}
 	whole := false
 	defer func() { call.close(whole) }()
 	err := receive(rctx, call)
@@ -61,45 +49,52 @@ func (c *Config) Attempt(ctx context.Context, key string, receive func(context.C
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return c.failure(call, err, report(err))
+		return c.failure(call, err)
 	}
 	whole = true
 	return nil
 }
 
-// failure returns the error for callers. The error of the endpoint becomes its cause, which is
-// logged. A caller sees an excerpt of it only if the request itself was rejected, and not if the
-// key was rejected or a quota is exhausted.
-func (c *Config) failure(call *Call, err error, report *EndpointError) *agent.Error {
-	var odd *notStreamError
-	var broken *BrokenError
-	var e *agent.Error
-	switch {
-	case call.idle.expired.Load():
-		e = c.lost("the endpoint of model %q sent nothing for %s (idle_timeout)", c.Name, c.IdleTimeout)
-	case call.failed():
-		e = c.status(call.res.StatusCode, call.retryAfter(time.Now()), report)
-	case report != nil:
-		e = c.status(report.Status, 0, report)
-	case errors.As(err, &broken):
-		e = c.status(http.StatusBadGateway, 0, nil)
-		e.Message += broken.words()
-	case errors.As(err, &odd):
-		e = c.refuse("the endpoint of model %q answered with %s, not with a stream; check base_url", c.Name, odd.mediaType)
-	case errors.Is(err, errTooLong), errors.Is(err, bufio.ErrTooLong):
-		e = c.refuse("the response of model %q is too large; the limit is 64 MiB, and 16 MiB for one event", c.Name)
-	case call.res == nil && !sent(err):
-		e = c.refuse("the request for model %q could not be created", c.Name)
-	case call.res == nil:
-		e = c.lost("the endpoint of model %q could not be reached; try again later", c.Name)
-	default:
-		e = c.lost("the response of model %q was interrupted; try again", c.Name)
-	}
+// failure returns the error for callers. The error of the endpoint becomes its cause, which is logged. A
+// caller sees the beginning of it if the endpoint refused the request with a status of 4xx.
+func (c *Config) failure(call *Call, err error) *agent.Error {
+	e := c.explain(call, err)
 	e.Spent = &teamv1.Spent{}
-	if (call.sent.Load() || call.res != nil) && !call.failed() { // a RoundTripper may ignore traces
+	if (call.sent.Load() || call.res != nil) && !call.failed() && !errors.Is(err, errEmpty) { // a RoundTripper may ignore traces
 		e.Spent = &teamv1.Spent{ModelCalls: 1, Estimated: true}
 	}
-	return e.Because(&cause{err: err, key: c.APIKey})
+	return e.Because(c.cause(err))
+}
+
+// explain returns the error for callers without its cause and costs.
+func (c *Config) explain(call *Call, err error) *agent.Error {
+	var rejected *Rejection
+	var reported *StreamError
+	var odd *notStreamError
+	var broken *BrokenError
+	switch {
+	case call.idle.expired.Load():
+		return c.unknown(silent, "the endpoint of model %q sent nothing for %s (idle_timeout)", c.Name, c.IdleTimeout)
+	case errors.As(err, &rejected):
+		return c.status(readReport(rejected.Status, rejected.Body), call.retryAfter(time.Now()))
+	case errors.As(err, &reported):
+		return c.status(readReport(0, reported.Body), 0)
+	case errors.As(err, &broken):
+		e := c.status(&report{status: http.StatusBadGateway}, 0)
+		e.Message += broken.words()
+		return e
+	case errors.Is(err, errEmpty):
+		return kindError(empty, c.Name, call.res.StatusCode, "")
+	case errors.As(err, &odd):
+		return c.known(noStream, "the endpoint of model %q answered with %s, not with a stream; check base_url", c.Name, odd.mediaType)
+	case errors.Is(err, errTooLong), errors.Is(err, bufio.ErrTooLong):
+		return c.known(tooLarge, "the response of model %q is too large; the limit is 64 MiB, and 16 MiB for one event", c.Name)
+	case call.res == nil && !sent(err):
+		return c.known(declined, "the request for model %q could not be created", c.Name)
+	case call.res == nil:
+		return c.unknown(lost, "the endpoint of model %q could not be reached; try again later", c.Name)
+	}
+	return c.unknown(lost, "the response of model %q was interrupted; try again", c.Name)
 }
 
 // Partly adds to an error of Attempt what the provider has reported of the usage before it. Input
@@ -114,38 +109,30 @@ func (p Price) Partly(err error, u agent.Usage) error {
 	return e
 }
 
-// status returns the error for an HTTP status, with the report of the endpoint if there is one.
-func (c *Config) status(status int, after time.Duration, report *EndpointError) *agent.Error {
-	if report == nil {
-		return StatusError(c.Name, status, after)
+// status returns the error for what an endpoint reports.
+func (c *Config) status(r *report, after time.Duration) *agent.Error {
+	f := r.kind()
+	if f.name == keyless.name && r.status < http.StatusInternalServerError && r.status != http.StatusForbidden {
+		r.status = http.StatusUnauthorized // whatever the endpoint has answered with
 	}
-	if report.KeyRefused {
-		status = http.StatusUnauthorized
-	}
-	e := StatusError(c.Name, status, max(after, bounded(report.RetryAfter.Seconds())))
-	switch {
-	case report.QuotaExhausted:
-		e.Retry = false
-		e.Message = fmt.Sprintf("the quota of model %q is exhausted (HTTP %d); retrying does not help", c.Name, status)
-	case !e.Retry && status != http.StatusUnauthorized && status != http.StatusForbidden:
-		if words := clean(report.Message, c.APIKey, 200); words != "" {
-			e.Message += ": " + words
-		}
+	e := kindError(f, c.Name, r.status, c.clean(r.words))
+	if e.Retry {
+		e.RetryAfter = max(after, bounded(r.retryAfter.Seconds()))
 	}
 	return e
 }
 
-// refuse returns the error for a request that must not be retried.
-func (c *Config) refuse(format string, args ...any) *agent.Error {
+// known returns the error for a failure whose outcome is known.
+func (c *Config) known(f failure, format string, args ...any) *agent.Error {
 	e := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, format, args...)
-	e.Fresh = true
+	e.Retry, e.Elsewhere, e.Fresh = f.retry, f.other, true
 	return e
 }
 
-// lost returns the error for a request that the endpoint may or may not have processed.
-func (c *Config) lost(format string, args ...any) *agent.Error {
+// unknown returns the error for a request that the endpoint may or may not have processed.
+func (c *Config) unknown(f failure, format string, args ...any) *agent.Error {
 	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable, format, args...)
-	e.Retry = true
+	e.Retry, e.Elsewhere = f.retry, f.other
 	return e
 }
 

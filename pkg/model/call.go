@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/traceparent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // Bounds on responses, so that a broken endpoint cannot exhaust memory.
@@ -29,12 +29,12 @@ const (
 // connection can be reused.
 const drainTime = 50 * time.Millisecond
 
-// Call makes the single HTTP request of a turn: a package of a provider calls Post, or uses the Call
-// as the HTTP client of a library. Call closes bodies and limits how much is read. It is not safe for
+// Call makes the HTTP request of a turn. It closes bodies and limits how much is read. It is not safe for
 // concurrent use.
 type Call struct {
 	http   *http.Client
 	base   string // base URL without a slash at its end
+	header map[string]secret.Secret
 	key    string // idempotency key
 	traces bool   // the request has the trace context
 	cancel context.CancelFunc
@@ -53,8 +53,8 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return fmt.Sprintf("HTTP %d: %s", r.Status, r.Body) }
 
-// Post sends body as JSON to path, which follows the base URL and may have a query. It returns nil if
-// the response can be a stream, and a *Rejection if its status is not 2xx.
+// Post sends body as JSON to path, which follows the base URL and may have a query. It returns a
+// *Rejection if the status of the response is not 2xx; then Post may be called again.
 func (c *Call) Post(ctx context.Context, path string, header http.Header, body any) error {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -65,15 +65,16 @@ func (c *Call) Post(ctx context.Context, path string, header http.Header, body a
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := c.Do(req) //nolint:bodyclose // close does it
-	switch {
-	case err != nil:
-		return err
-	case c.failed():
-		data, _ = io.ReadAll(res.Body) // what was read of a broken body is better than nothing
-		return &Rejection{res.StatusCode, data}
+	for name, value := range c.header {
+		req.Header.Set(name, value.Reveal())
 	}
-	return c.Streams()
+	res, err := c.do(req) //nolint:bodyclose // close does it
+	if err != nil || !c.failed() {
+		return err
+	}
+	data, _ = io.ReadAll(res.Body) // what was read of a broken body is better than nothing
+	_ = res.Body.Close()
+	return &Rejection{res.StatusCode, data}
 }
 
 // newRequest returns a request to an endpoint with the given headers.
@@ -87,8 +88,8 @@ func newRequest(ctx context.Context, method, address string, header http.Header,
 	return req, nil
 }
 
-// Do makes the request. It does not retry.
-func (c *Call) Do(req *http.Request) (*http.Response, error) {
+// do makes the request. It does not retry.
+func (c *Call) do(req *http.Request) (*http.Response, error) {
 	if c.key != "" {
 		// Not in canonical form: with "Idempotency-Key" net/http would send the
 		// request again by itself when a connection breaks.
@@ -118,16 +119,6 @@ func (c *Call) failed() bool {
 	return c.res != nil && (c.res.StatusCode < 200 || c.res.StatusCode > 299)
 }
 
-// Streams returns an error if the response cannot be a stream, because it is HTML or JSON. There
-// must be a response.
-func (c *Call) Streams() error {
-	t, _, _ := mime.ParseMediaType(c.res.Header.Get("Content-Type"))
-	if t == "text/html" || t == "application/json" {
-		return &notStreamError{t}
-	}
-	return nil
-}
-
 // close ends the request. If whole is true, the turn was read completely, and close drains what
 // remains of the body for at most drainTime, so that the connection can be reused. Otherwise close
 // aborts the request.
@@ -153,6 +144,9 @@ func (c *Call) retryAfter(now time.Time) time.Duration {
 	}
 	after := strings.TrimSpace(h.Get("Retry-After"))
 	if s, err := strconv.ParseFloat(after, 64); err == nil {
+		return bounded(s)
+	}
+	if s, err := strconv.ParseFloat(h.Get("Llm_provider-Retry-After"), 64); err == nil { // LiteLLM passes it on by this name
 		return bounded(s)
 	}
 	if t, err := http.ParseTime(after); err == nil {

@@ -34,23 +34,23 @@ type List struct {
 	Path string
 	// Header authenticates the request; its values may hold the key.
 	Header http.Header
-	// KeyRefused reports whether the body of an error with a status other than 401 and 403 means that the key
-	// was rejected; nil means that none does.
-	KeyRefused func(body []byte) bool
 }
 
 // Check implements Checker for a provider.
 func (c *Config) Check(ctx context.Context, l List) error {
 	req, err := newRequest(ctx, http.MethodGet, c.base()+l.Path, l.Header, http.NoBody)
 	if err != nil {
-		return c.refuse("the request for the models of the endpoint of %q could not be created; check base_url", c.Name)
+		return c.known(declined, "the request for the models of the endpoint of %q could not be created; check base_url", c.Name)
+	}
+	for name, value := range c.Headers {
+		req.Header.Set(name, value.Reveal())
 	}
 	res, err := c.HTTPClient.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return c.lost("the endpoint of model %q could not be reached; check base_url and the network", c.Name).Because(&cause{err: err, key: c.APIKey})
+		return c.unknown(lost, "the endpoint of model %q could not be reached; check base_url and the network", c.Name).Because(c.cause(err))
 	}
 	defer res.Body.Close() //nolint:errcheck // only read
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxList))
@@ -58,15 +58,18 @@ func (c *Config) Check(ctx context.Context, l List) error {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
-		return c.lost("the response of the endpoint of model %q was interrupted; try again", c.Name).Because(&cause{err: err, key: c.APIKey})
+		return c.unknown(lost, "the response of the endpoint of model %q was interrupted; try again", c.Name).Because(c.cause(err))
 	case res.StatusCode == http.StatusOK:
 		return c.listed(body)
-	case l.KeyRefused != nil && l.KeyRefused(body):
-		return StatusError(c.Name, http.StatusUnauthorized, 0)
 	case res.StatusCode == http.StatusNotFound, res.StatusCode == http.StatusMethodNotAllowed, res.StatusCode == http.StatusNotImplemented:
 		return ErrNoList
 	}
-	return StatusError(c.Name, res.StatusCode, 0)
+	r := readReport(res.StatusCode, body)
+	e := c.status(r, 0)
+	if r.status >= http.StatusInternalServerError && r.words != "" { // whoever checks may see it
+		e.Message += ": " + c.clean(r.words)
+	}
+	return e
 }
 
 // listed returns nil if a list of models has the model.

@@ -39,6 +39,8 @@ type Config struct {
 	// ContextWindow is the maximum number of input tokens that the provider accepts in one request;
 	// 0 means that of its largest models.
 	ContextWindow int64
+	// Headers are further headers of requests, whose values may be secrets.
+	Headers map[string]secret.Secret
 	// SendTraceparent says that requests have the header traceparent of the W3C if their context has a span.
 	SendTraceparent bool
 }

@@ -3,26 +3,62 @@ package model
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
+	"errors"
 	"io"
+	"mime"
 )
 
 // MaxPiece is the maximum size of one event, in bytes.
 const MaxPiece = 16 << 20
 
 // Events reads the data of server-sent events whose data is a single line, as providers send them.
-// Event names and comments are ignored.
-type Events struct{ lines *bufio.Scanner }
+// Event names and comments are ignored. Some endpoints answer with a whole JSON document although a stream
+// was asked for, or with one on each line: each document, and each element of a list, is an event then.
+type Events struct {
+	body  *bufio.Reader
+	media string // the media type of the response
+	lines *bufio.Scanner
+	docs  []json.RawMessage // events of a document that have not been returned
+	whole bool              // the response is a document
+	seen  bool              // there was an event
+	done  bool
+}
 
 // Events returns a reader for the events of the response.
 func (c *Call) Events() *Events {
-	lines := bufio.NewScanner(c.res.Body)
-	lines.Buffer(nil, MaxPiece)
-	return &Events{lines}
+	media, _, _ := mime.ParseMediaType(c.res.Header.Get("Content-Type"))
+	return &Events{body: bufio.NewReader(c.res.Body), media: media}
 }
+
+// Whole reports whether the response is not a stream, but a document.
+func (e *Events) Whole() bool { return e.whole }
+
+// Done reports whether the stream has ended with the data [DONE].
+func (e *Events) Done() bool { return e.done }
 
 // Next returns the data of the next event, which is valid until the next call. It returns io.EOF
 // after the last event, and for the data [DONE].
 func (e *Events) Next() ([]byte, error) {
+	data, err := e.next()
+	switch {
+	case err == nil:
+		e.seen = true
+	case errors.Is(err, io.EOF) && !e.seen:
+		return nil, errEmpty
+	}
+	return data, err
+}
+
+func (e *Events) next() ([]byte, error) {
+	if e.lines == nil && !e.whole {
+		if err := e.begin(); err != nil {
+			return nil, err
+		}
+	}
+	if e.whole {
+		return e.nextDocument()
+	}
 	for e.lines.Scan() && e.lines.Err() == nil { // with an error, the line is incomplete
 		data, ok := bytes.CutPrefix(e.lines.Bytes(), []byte("data:"))
 		data = bytes.TrimSpace(data)
@@ -30,6 +66,7 @@ func (e *Events) Next() ([]byte, error) {
 		case !ok, len(data) == 0:
 			continue
 		case string(data) == "[DONE]":
+			e.done = true
 			return nil, io.EOF
 		}
 		return data, nil
@@ -38,4 +75,80 @@ func (e *Events) Next() ([]byte, error) {
 		return nil, err
 	}
 	return nil, io.EOF
+}
+
+// begin decides by the first character whether the response is a stream or a document.
+func (e *Events) begin() error {
+	for {
+		first, err := e.body.Peek(1)
+		if err != nil {
+			return err
+		}
+		switch first[0] {
+		case ' ', '\t', '\r', '\n':
+			_, _ = e.body.Discard(1)
+			continue
+		case '{', '[':
+			e.whole = true
+			return e.documents()
+		}
+		if first[0] == '<' || e.media == "text/html" || e.media == "application/json" {
+			return &notStreamError{e.media}
+		}
+		e.lines = bufio.NewScanner(e.body)
+		e.lines.Buffer(nil, MaxPiece)
+		return nil
+	}
+}
+
+// documents reads a response that is not a stream.
+func (e *Events) documents() error {
+	data, err := io.ReadAll(io.LimitReader(e.body, MaxPiece+1))
+	switch {
+	case err != nil:
+		return err
+	case len(data) > MaxPiece:
+		return bufio.ErrTooLong
+	}
+	for d := json.NewDecoder(bytes.NewReader(data)); ; {
+		var doc json.RawMessage
+		if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return &notStreamError{e.media}
+		}
+		var list []json.RawMessage
+		if json.Unmarshal(doc, &list) != nil {
+			list = []json.RawMessage{doc}
+		}
+		e.docs = append(e.docs, list...)
+	}
+}
+
+func (e *Events) nextDocument() ([]byte, error) {
+	if len(e.docs) == 0 {
+		return nil, io.EOF
+	}
+	doc := e.docs[0]
+	e.docs = e.docs[1:]
+	return doc, nil
+}
+
+// End returns the error of a response whose last event was followed by err. reason is the provider's reason
+// for the end of the turn; "" if none was received. A turn is complete once its reason was received,
+// whatever happens to the connection afterwards, and without a reason at [DONE].
+func (e *Events) End(reason string, err error) error {
+	if broken := BrokenEnd(reason); broken != nil {
+		return broken
+	}
+	ended := errors.Is(err, io.EOF)
+	switch {
+	case reason != "" && (ended || errors.Is(err, io.ErrUnexpectedEOF)), ended && e.done:
+		return nil
+	case ended && e.whole:
+		return &notStreamError{e.media}
+	case ended:
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

@@ -368,7 +368,7 @@ func TestS_23_Duplicate(t *testing.T) {
 
 func TestS_28_HistoryScopes(t *testing.T) {
 	for scope, want := range map[string][]string{
-		"PARENT_BRANCH": {"the request", "desk: I look into it.", "b: succeeded\n\nB says", "the task"},
+		"PARENT_BRANCH": {"the request\n\ndesk: I look into it.\n\nb: succeeded\n\nB says\n\nthe task"},
 		"LAST_RESULT":   {"the task"},
 		"ISOLATED":      {"the task"},
 	} {

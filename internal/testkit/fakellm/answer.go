@@ -198,8 +198,14 @@ func (a *answer) fail(t Turn) {
 	if t.Message == "" {
 		t.Message = http.StatusText(t.Status)
 	}
-	a.wire.fail(a.w, t)
 	a.given = true
+	if t.Body != "" {
+		a.w.Header().Set("Content-Type", "application/json")
+		a.w.WriteHeader(t.Status)
+		_, _ = io.WriteString(a.w, t.Body)
+		return
+	}
+	a.wire.fail(a.w, t)
 }
 
 func (a *answer) plain() {

@@ -27,6 +27,8 @@ type Turn struct {
 	Status int
 	// Message and Code describe the error; each has a default.
 	Message, Code string
+	// Body replaces the body of an error response.
+	Body string
 	// RetryAfter is sent with Status unless it is 0.
 	RetryAfter time.Duration
 

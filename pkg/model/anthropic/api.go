@@ -1,6 +1,10 @@
 package anthropic
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/agentteams/team-server/pkg/model"
+)
 
 // messagesRequest is the body of a request to /v1/messages. Its types are those that the provider
 // documents, as far as this package uses them.
@@ -78,21 +82,21 @@ type toolChoice struct {
 
 // event is an event of a stream. Which fields it has depends on Type.
 type event struct {
-	Type    string         `json:"type"`
-	Error   *reportedError `json:"error"`
+	Type    string `json:"type"`
 	Message struct {
 		Model string `json:"model"`
 		Usage usage  `json:"usage"`
 	} `json:"message"`
 	Index        int64 `json:"index"`
 	ContentBlock struct {
-		Type      string `json:"type"`
-		Text      string `json:"text"`
-		Thinking  string `json:"thinking"`
-		Signature string `json:"signature"`
-		Data      string `json:"data"`
-		ID        string `json:"id"`
-		Name      string `json:"name"`
+		Type      string          `json:"type"`
+		Text      string          `json:"text"`
+		Thinking  string          `json:"thinking"`
+		Signature string          `json:"signature"`
+		Data      string          `json:"data"`
+		ID        string          `json:"id"`
+		Name      string          `json:"name"`
+		Input     json.RawMessage `json:"input"` // of a whole message; empty in a stream
 	} `json:"content_block"`
 	Delta struct {
 		Text        string `json:"text"`
@@ -104,28 +108,10 @@ type event struct {
 	Usage usage `json:"usage"`
 }
 
-// usage is a report of the usage. "" means that a number is missing. Some gateways send fractions or
-// texts, which json.Number accepts.
+// usage is a report of the usage; Output is nil if it is missing.
 type usage struct {
-	Input      json.Number `json:"input_tokens"`
-	CacheRead  json.Number `json:"cache_read_input_tokens"`
-	CacheWrite json.Number `json:"cache_creation_input_tokens"`
-	Output     json.Number `json:"output_tokens"`
+	Input      model.Count  `json:"input_tokens"`
+	CacheRead  model.Count  `json:"cache_read_input_tokens"`
+	CacheWrite model.Count  `json:"cache_creation_input_tokens"`
+	Output     *model.Count `json:"output_tokens"`
 }
-
-// tokens returns a number of a report; 0 if it is missing.
-func tokens(n json.Number) int64 {
-	f, err := n.Float64()
-	if err != nil {
-		return 0
-	}
-	return int64(max(0, min(f, 1<<53)))
-}
-
-// reportedError is an error that the provider reports.
-type reportedError struct {
-	Type    string `json:"type"`
-	Message string `json:"message"`
-}
-
-func (r *reportedError) Error() string { return r.Type + ": " + r.Message }

@@ -52,11 +52,11 @@ func TestFailures(t *testing.T) {
 		"broken at end":       {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "was interrupted"},
 		"no stop reason":      {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "was interrupted"},
 		"not JSON":            {fakellm.Turn{Raw: event("message_start", "{oops")}, true, false, "was interrupted"},
-		"no data":             {fakellm.Turn{Raw: "\n"}, true, false, "was interrupted"},
+		"no data":             {fakellm.Turn{Raw: "\n"}, true, true, "without one event"},
 		"error in the stream": {fakellm.Turn{Raw: start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", piece) + event("error", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)}, true, true, "(HTTP 529)"},
 		"limit in the stream": {fakellm.Turn{Raw: event("error", `{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}`)}, true, true, "(HTTP 429)"},
 		"refused in stream":   {fakellm.Turn{Raw: event("error", `{"type":"error","error":{"type":"invalid_request_error","message":"Bad tool"}}`)}, false, true, "(HTTP 400): Bad tool"},
-		"error without words": {fakellm.Turn{Raw: event("error", `{"type":"error"}`)}, true, true, "(HTTP 502)"},
+		"error without words": {fakellm.Turn{Raw: event("error", `{"type":"error"}`)}, true, true, "(HTTP 500)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			llm, m := serve(t, c.turn)

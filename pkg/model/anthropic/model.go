@@ -72,7 +72,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 		a := &answer{}
 		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
 			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
-		}, endpointError)
+		})
 		switch {
 		case errors.Is(err, model.ErrStopped):
 		case err != nil:

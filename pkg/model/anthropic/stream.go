@@ -1,12 +1,12 @@
 package anthropic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
 	"github.com/agentteams/team-server/pkg/agent"
@@ -18,10 +18,11 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	if err := m.send(ctx, c, req); err != nil {
 		return err
 	}
-	for events := c.Events(); !a.stopped; {
+	events := c.Events()
+	for !a.stopped {
 		data, err := events.Next()
 		if err != nil {
-			return a.end(err)
+			return events.End(a.finish, err)
 		}
 		piece, err := a.add(data)
 		if err != nil {
@@ -31,7 +32,7 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 			return model.ErrStopped
 		}
 	}
-	return a.end(io.EOF)
+	return events.End(a.finish, io.EOF)
 }
 
 // answer is an answer that is assembled from events.
@@ -62,21 +63,6 @@ func (a *answer) content() []*block {
 	return out
 }
 
-// end returns the error of a stream that ended with err. An answer is complete once its stop reason
-// was received, whatever happens to the connection afterwards.
-func (a *answer) end(err error) error {
-	if broken := model.BrokenEnd(a.finish); broken != nil {
-		return broken
-	}
-	switch {
-	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
-		return nil
-	case errors.Is(err, io.EOF):
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
 // add adds an event and returns the text it contains. Fields of another type than documented are
 // ignored, because kinds of events that are still unknown may have them.
 func (a *answer) add(data []byte) (string, error) {
@@ -87,20 +73,19 @@ func (a *answer) add(data []byte) (string, error) {
 	}
 	switch ev.Type {
 	case "error":
-		if ev.Error == nil {
-			return "", &model.BrokenError{}
-		}
-		return "", ev.Error
+		return "", &model.StreamError{Body: bytes.Clone(data)}
 	case "message_start":
 		a.model = ev.Message.Model
 		a.count(&ev.Message.Usage)
+	case "message":
+		return a.message(data), nil
 	case "content_block_start":
 		return a.open(&ev), nil
 	case "content_block_delta":
 		return a.delta(&ev), nil
 	case "message_delta":
 		a.finish = ev.Delta.StopReason
-		a.counted = ev.Usage.Output != ""
+		a.counted = ev.Usage.Output != nil
 		a.count(&ev.Usage)
 	case "message_stop":
 		a.stopped = a.finish != ""
@@ -112,11 +97,36 @@ func (a *answer) add(data []byte) (string, error) {
 // count applies a report of the usage, in which tokens of the prompt cache do not count as input. A
 // later report repeats an earlier one, wholly or in part.
 func (a *answer) count(report *usage) {
-	u, cached, written := &a.used, tokens(report.CacheRead), tokens(report.CacheWrite)
-	if all := tokens(report.Input) + cached + written; all >= u.Input {
+	u, cached, written := &a.used, int64(report.CacheRead), int64(report.CacheWrite)
+	if all := int64(report.Input) + cached + written; all >= u.Input {
 		u.Input, u.CachedInput, u.CacheWrite = all, cached, written
 	}
-	u.Output = max(u.Output, tokens(report.Output))
+	if report.Output != nil {
+		u.Output = max(u.Output, int64(*report.Output))
+	}
+}
+
+// message adds a whole message, which gateways send that do not stream. It returns its text.
+func (a *answer) message(data []byte) string {
+	var m struct {
+		Model      string            `json:"model"`
+		Content    []json.RawMessage `json:"content"`
+		StopReason string            `json:"stop_reason"`
+		Usage      usage             `json:"usage"`
+	}
+	_ = json.Unmarshal(data, &m) // fields of another type are ignored, as in events
+	text := ""
+	for i, raw := range m.Content {
+		ev := event{Index: int64(i)}
+		_ = json.Unmarshal(raw, &ev.ContentBlock)
+		text += a.open(&ev)
+		if at, ok := a.places[ev.Index]; ok && len(ev.ContentBlock.Input) > 0 && ev.ContentBlock.Type == "tool_use" {
+			a.blocks[at].input.Write(ev.ContentBlock.Input)
+		}
+	}
+	a.model, a.finish, a.counted, a.stopped = m.Model, m.StopReason, m.Usage.Output != nil, m.StopReason != ""
+	a.count(&m.Usage)
+	return text
 }
 
 // open begins a block. Blocks of unknown kinds are ignored.
@@ -159,44 +169,3 @@ func (g *partialBlock) add(text string) string {
 	g.text.WriteString(text)
 	return text
 }
-
-// endpointError returns what the provider reports in an error, or nil.
-func endpointError(err error) *model.EndpointError {
-	var rejected *model.Rejection
-	var in *reportedError
-	switch {
-	case errors.As(err, &in):
-		return &model.EndpointError{Status: statusOf(in.Type), Message: in.Message}
-	case errors.As(err, &rejected):
-		var body struct {
-			Error reportedError `json:"error"`
-		}
-		_ = json.Unmarshal(rejected.Body, &body) // without a report only the status is known
-		return &model.EndpointError{Status: rejected.Status, Message: body.Error.Message}
-	}
-	return nil
-}
-
-// statusOf returns the HTTP status for the type of an error within a stream.
-func statusOf(kind string) int {
-	switch kind {
-	case "invalid_request_error":
-		return http.StatusBadRequest
-	case "authentication_error":
-		return http.StatusUnauthorized
-	case "permission_error", "billing_error":
-		return http.StatusForbidden
-	case "not_found_error":
-		return http.StatusNotFound
-	case "request_too_large":
-		return http.StatusRequestEntityTooLarge
-	case "rate_limit_error":
-		return http.StatusTooManyRequests
-	case "overloaded_error":
-		return statusOverloaded
-	}
-	return http.StatusInternalServerError
-}
-
-// statusOverloaded is a status that only this provider uses.
-const statusOverloaded = 529

@@ -11,8 +11,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Model calls its first model, and the next one if that fails with an error that may be retried
-// before it has yielded anything, and costs nothing. Each model makes one attempt. If the last model
+// Model calls its first model, and the next one if that fails with an error that may be retried, or that
+// another model may not have (agent.Error.Elsewhere), before it has yielded anything, and costs nothing. Each model makes one attempt. If the last model
 // fails too, the caller may retry, which begins with the first model again. After an attempt that
 // may be billed the caller has to book its cost first, so Model returns the error, and the next
 // attempt begins with the next model; see agent.ModelRequest.Lost. Turn.model names the model that
@@ -141,6 +141,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			if i == len(m.models)-1 || err.MayBeBilled() || agent.CostOf(err.Spent) != (agent.Cost{}) {
 				last := *err
 				last.Fresh = fresh
+				last.Retry = last.Retry || last.Elsewhere && i < len(m.models)-1 // with the next model
 				last.Err = errors.Join(failed...)
 				yield(agent.ModelChunk{}, &last)
 				return
@@ -164,7 +165,7 @@ func (m *Model) attempt(ctx context.Context, next int, req *agent.ModelRequest, 
 			again := *e
 			again.Retry, err = true, &again // with the next model
 		}
-		if err != nil && !began && errors.As(err, &e) && (e.Retry || last) {
+		if err != nil && !began && errors.As(err, &e) && (e.Retry || e.Elsewhere || last) {
 			return e
 		}
 		began = true

@@ -89,6 +89,8 @@ func TestWhoIsAsked(t *testing.T) {
 	down := &agent.Error{Reason: agent.ReasonUnavailable, Message: "down", Retry: true, Spent: &teamv1.Spent{}}
 	lost := &agent.Error{Reason: agent.ReasonUnavailable, Message: "lost", Retry: true}
 	refused := &agent.Error{Reason: agent.ReasonUnavailable, Message: "refused", Fresh: true}
+	keyless := &agent.Error{Reason: agent.ReasonUnavailable, Message: "no key", Elsewhere: true, Fresh: true}
+	page := &agent.Error{Reason: agent.ReasonUnavailable, Message: "a page", Elsewhere: true, Spent: &teamv1.Spent{ModelCalls: 1, Estimated: true}}
 	for name, c := range map[string]struct {
 		models []*steps
 		calls  []int
@@ -104,6 +106,9 @@ func TestWhoIsAsked(t *testing.T) {
 		"one is down, the last is busy":      {[]*steps{{name: "a", err: down}, {name: "b", err: busy}}, []int{1, 1}, "", "busy", true, false},
 		"what may be billed is booked first": {[]*steps{{name: "a", err: busy}, {name: "b", err: lost}, answers("c")}, []int{1, 1, 0}, "", "lost", true, false},
 		"what is refused is not asked again": {[]*steps{{name: "a", err: refused}, answers("b")}, []int{1, 0}, "", "refused", false, true},
+		"another may have a key":             {[]*steps{{name: "a", err: keyless}, answers("b")}, []int{1, 1}, "b", "", false, false},
+		"none has a key":                     {[]*steps{{name: "a", err: keyless}, {name: "b", err: keyless}}, []int{1, 1}, "", "no key", false, true},
+		"another may help, booked first":     {[]*steps{{name: "a", err: page}, answers("b")}, []int{1, 0}, "", "a page", true, false},
 		"the last refuses":                   {[]*steps{{name: "a", err: busy}, {name: "b", err: refused}}, []int{1, 1}, "", "refused", false, true},
 		"it broke off":                       {[]*steps{{name: "a", chunks: []agent.ModelChunk{{Text: "hal"}}, err: lost}, answers("b")}, []int{1, 0}, "", "lost", true, false},
 	} {

@@ -2,7 +2,8 @@ package gemini
 
 import (
 	"encoding/json"
-	"fmt"
+
+	"github.com/agentteams/team-server/pkg/model"
 )
 
 // generateRequest is the body of a request to streamGenerateContent. Its types are those that the
@@ -87,9 +88,9 @@ type generationConfig struct {
 
 // event is an event of a stream.
 type event struct {
-	Error         *reportedError `json:"error"`
-	ModelVersion  string         `json:"modelVersion"`
-	UsageMetadata *usageMetadata `json:"usageMetadata"`
+	Error         json.RawMessage `json:"error"`
+	ModelVersion  string          `json:"modelVersion"`
+	UsageMetadata *usageMetadata  `json:"usageMetadata"`
 	Feedback      *struct {
 		BlockReason string `json:"blockReason"`
 	} `json:"promptFeedback"`
@@ -108,21 +109,9 @@ type candidate struct {
 // usageMetadata counts the tokens so far. Those of the cache are part of the prompt, those of tools
 // and thoughts are not part of the others.
 type usageMetadata struct {
-	PromptTokenCount        int64 `json:"promptTokenCount"`
-	CachedContentTokenCount int64 `json:"cachedContentTokenCount"`
-	ToolUsePromptTokenCount int64 `json:"toolUsePromptTokenCount"`
-	CandidatesTokenCount    int64 `json:"candidatesTokenCount"`
-	ThoughtsTokenCount      int64 `json:"thoughtsTokenCount"`
-}
-
-// reportedError is an error that the provider reports.
-type reportedError struct {
-	Code    int              `json:"code"`
-	Message string           `json:"message"`
-	Status  string           `json:"status"`
-	Details []map[string]any `json:"details"`
-}
-
-func (e *reportedError) Error() string {
-	return fmt.Sprintf("%d %s: %s %v", e.Code, e.Status, e.Message, e.Details)
+	PromptTokenCount        model.Count `json:"promptTokenCount"`
+	CachedContentTokenCount model.Count `json:"cachedContentTokenCount"`
+	ToolUsePromptTokenCount model.Count `json:"toolUsePromptTokenCount"`
+	CandidatesTokenCount    model.Count `json:"candidatesTokenCount"`
+	ThoughtsTokenCount      model.Count `json:"thoughtsTokenCount"`
 }

@@ -1,14 +1,12 @@
 package gemini
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
@@ -22,7 +20,7 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	for events := c.Events(); ; {
 		data, err := events.Next()
 		if err != nil {
-			return a.end(err)
+			return events.End(a.finish, err)
 		}
 		piece, err := a.add(data)
 		if err != nil {
@@ -57,8 +55,8 @@ func (a *answer) add(data []byte) (string, error) {
 	if err := json.Unmarshal(data, &ev); err != nil {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	if ev.Error != nil {
-		return "", ev.Error
+	if len(ev.Error) > 0 && string(ev.Error) != "null" {
+		return "", &model.StreamError{Body: bytes.Clone(data)}
 	}
 	return a.fold(&ev), nil
 }
@@ -73,8 +71,8 @@ func (a *answer) fold(ev *event) string {
 	if u := ev.UsageMetadata; u != nil {
 		a.counted = true
 		a.used = agent.Usage{
-			Input: u.PromptTokenCount + u.ToolUsePromptTokenCount, CachedInput: u.CachedContentTokenCount,
-			Output: u.CandidatesTokenCount + u.ThoughtsTokenCount, Reasoning: u.ThoughtsTokenCount,
+			Input: int64(u.PromptTokenCount + u.ToolUsePromptTokenCount), CachedInput: int64(u.CachedContentTokenCount),
+			Output: int64(u.CandidatesTokenCount + u.ThoughtsTokenCount), Reasoning: int64(u.ThoughtsTokenCount),
 		}
 	}
 	if f := ev.Feedback; f != nil && f.BlockReason != "" && len(ev.Candidates) == 0 {
@@ -134,52 +132,4 @@ func (a *answer) content() (parts []*part, signed bool) {
 		signed = signed || len(g.part.ThoughtSignature) > 0
 	}
 	return parts, signed
-}
-
-// end returns the error of a stream that ended with err. An answer is complete once its finish
-// reason was received, whatever happens to the connection afterwards. A malformed call is an error.
-func (a *answer) end(err error) error {
-	if broken := model.BrokenEnd(a.finish); broken != nil {
-		return broken
-	}
-	switch {
-	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
-		return nil
-	case errors.Is(err, io.EOF):
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// endpointError returns what the provider reports in an error, or nil.
-func endpointError(err error) *model.EndpointError {
-	var rejected *model.Rejection
-	var in *reportedError
-	switch {
-	case errors.As(err, &in):
-		return in.report()
-	case errors.As(err, &rejected):
-		var body struct {
-			Error *reportedError `json:"error"`
-		}
-		if json.Unmarshal(rejected.Body, &body) != nil || body.Error == nil { // of a gateway
-			return &model.EndpointError{Status: rejected.Status, Message: string(rejected.Body)}
-		}
-		return body.Error.report()
-	}
-	return nil
-}
-
-// report converts an error.
-func (e *reportedError) report() *model.EndpointError {
-	s := &model.EndpointError{Status: e.Code, Message: e.Message}
-	for _, d := range e.Details {
-		if d["reason"] == "API_KEY_INVALID" {
-			s.KeyRefused = true
-		}
-		if after, ok := d["retryDelay"].(string); ok {
-			s.RetryAfter, _ = time.ParseDuration(after) // 0 if malformed
-		}
-	}
-	return s
 }

@@ -49,8 +49,7 @@ func TestFiles(t *testing.T) {
 		{Role: "assistant", Calls: []fakellm.Call{{ID: "c1", Name: "look", Arguments: "{}"}, {ID: "c2", Name: "hear", Arguments: "{}"}}},
 		{Role: "tool", Text: "seen", ToolCallID: "c1"},
 		{Role: "tool", Text: "heard", ToolCallID: "c2"},
-		{Role: "user", Text: "The files of the result of look:", Files: []fakellm.File{{Type: "image/png", Data: []byte("s")}}},
-		{Role: "user", Text: "And?"},
+		{Role: "user", Text: "The files of the result of look:And?", Files: []fakellm.File{{Type: "image/png", Data: []byte("s")}}},
 	}
 	if diff := cmp.Diff(want, r.Messages); diff != "" {
 		t.Errorf("messages:\n%s", diff)

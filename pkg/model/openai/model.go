@@ -7,14 +7,17 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"strings"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
 
 // DefaultBaseURL is the address of OpenAI. A BaseURL does not include /chat/completions.
 const DefaultBaseURL = "https://api.openai.com/v1"
+
+// provider identifies this package in the state that turns store, see model.PackState.
+const provider = "openai"
 
 // Config configures a Model. The key is sent as a bearer token.
 type Config = model.Config
@@ -25,7 +28,8 @@ type Price = model.Price
 // Model is a model behind an endpoint. A turn is one HTTP request, which is not retried. A Model is
 // safe for concurrent use.
 type Model struct {
-	config Config
+	config  Config
+	refused model.Refusals
 }
 
 var (
@@ -48,7 +52,7 @@ func New(c Config) (*Model, error) {
 func (m *Model) Name() string { return m.config.Name }
 
 // Provider implements agent.ProviderNamer.
-func (*Model) Provider() string { return "openai" }
+func (*Model) Provider() string { return provider }
 
 // Price implements agent.Pricer.
 func (m *Model) Price() agent.Price { return m.config.Price.Micros() }
@@ -59,27 +63,31 @@ func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 // Files implements agent.FileTaker. Models of OpenAI take images and PDF documents, models of other
 // endpoints only files of text, unless the configuration says otherwise.
 func (m *Model) Files() agent.Files {
-	if strings.HasPrefix(m.config.BaseURL, DefaultBaseURL) {
-		return m.config.Files("openai", append(slices.Clip(agent.TextFiles), "image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")...)
+	if m.isOpenAI() {
+		return m.config.Files(provider, append(slices.Clip(agent.TextFiles), "image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")...)
 	}
-	return m.config.Files("openai", agent.TextFiles...)
+	return m.config.Files(provider, agent.TextFiles...)
 }
 
-// Generate implements agent.Model. Reasoning that the endpoint streams in addition to the answer is
-// ignored.
+// Generate implements agent.Model. Reasoning is not part of the text. That of a turn with calls, and
+// whatever else the endpoint sends beside them, is stored in Turn.state.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		a := &answer{}
 		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
 			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
-		}, endpointError)
+		})
 		switch {
 		case errors.Is(err, model.ErrStopped):
 		case err != nil:
 			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used()))
 		default:
 			turn := a.turn(m.config.Name)
-			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used(), a.counted)}, nil)
+			spent := m.config.Price.Spent(turn, a.used(), a.counted)
+			if a.rejected {
+				spent = &teamv1.Spent{}
+			}
+			yield(agent.ModelChunk{Turn: turn, Spent: spent}, nil)
 		}
 	}
 }

@@ -2,14 +2,12 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-
-	openai "github.com/sashabaranov/go-openai"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -17,30 +15,26 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request, assembles the answer and calls text with each piece of text. The
-// library makes the request, but its stream reader is not used, because it misses an error in the
-// stream if a comment precedes it.
+// receive makes the request, assembles the answer and calls text with each piece of text.
 func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
-	config, r := openai.DefaultConfig(m.config.APIKey.Reveal()), m.request(req)
-	config.BaseURL = m.config.BaseURL
-	config.HTTPClient = c
-	if hasFiles(req) {
-		body, err := withFiles(r, req)
-		if err != nil {
-			return err
-		}
-		config.HTTPClient = doer{c, body}
+	err := m.send(ctx, c, req)
+	var rejected *model.Rejection
+	if errors.As(err, &rejected) && rejected.Filtered() != "" {
+		a.finish, a.rejected = rejected.Filtered(), true
+		return nil
 	}
-	if _, err := openai.NewClientWithConfig(config).CreateChatCompletionStream(ctx, r); err != nil {
-		return err
-	}
-	if err := c.Streams(); err != nil {
+	if err != nil {
 		return err
 	}
 	for events := c.Events(); ; {
 		data, err := events.Next()
 		if err != nil {
-			return a.end(err)
+			if err = events.End(a.end(events.Whole()), err); err == nil {
+				if rest := a.rest(); rest != "" && !text(rest) {
+					return model.ErrStopped
+				}
+			}
+			return err
 		}
 		piece, err := a.add(data)
 		if err != nil {
@@ -52,119 +46,201 @@ func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequ
 	}
 }
 
-// chunk is an event of the stream. Gateways set Error to report errors of the services behind them.
-type chunk struct {
-	openai.ChatCompletionStreamResponse
-	Error *openai.APIError `json:"error"`
-}
-
 // answer is an answer that is assembled from chunks.
 type answer struct {
-	text    strings.Builder
-	calls   []*teamv1.ToolCall
-	places  map[int]int // index in calls by the index in the stream
-	finish  string
-	model   string
-	refused bool // the text is why the model refuses to answer
-	usage   *openai.Usage
-	files   []*a2av1.Part
-
-	counted bool // usage includes all output; some endpoints report it while they generate
+	text     strings.Builder
+	raw      strings.Builder // the text with its reasoning
+	thinking model.Thinking
+	calls    []*call
+	places   map[model.Count]int // index in calls by the index in the stream
+	finish   string
+	model    string
+	usage    *usage
+	files    []*a2av1.Part
+	more     collector // what is sent beside the text and the calls
+	parts    []any     // the contents, if they are parts that are not only text
+	answered bool      // there was a choice
+	refused  bool      // the text is why the model refuses to answer
+	rejected bool      // the endpoint rejected the request because of its contents
+	counted  bool      // usage includes all output; some endpoints report it while they generate
 }
 
-// add adds a chunk and returns the text it contains.
+// call is a tool call with what is sent beside it.
+type call struct {
+	*teamv1.ToolCall
+	more collector
+}
+
+// add adds a chunk and returns the text it contains. Fields of another type than documented are ignored.
 func (a *answer) add(data []byte) (string, error) {
 	var c chunk
-	if err := json.Unmarshal(data, &c); err != nil {
+	var odd *json.UnmarshalTypeError
+	if err := json.Unmarshal(data, &c); err != nil && (!errors.As(err, &odd) || odd.Field == "") {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	if c.Error != nil {
-		return "", c.Error
+	if len(c.Error) > 0 && string(c.Error) != "null" || c.Object == "error" {
+		return "", &model.StreamError{Body: bytes.Clone(data)}
 	}
-	if bytes.Contains(data, []byte(`"images"`)) {
-		a.images(data)
-	}
-	if c.Model != "" {
-		a.model = c.Model
-	}
-	text := ""
+	a.model = cmp.Or(string(c.Model), a.model)
+	said := ""
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue
 		}
-		if d := choice.Delta; d.Content+d.Refusal+d.ReasoningContent != "" || len(d.ToolCalls) > 0 {
-			a.counted = false
+		a.answered = true
+		for _, piece := range []fields{choice.Delta, choice.Message} {
+			said += a.piece(piece)
 		}
-		text += choice.Delta.Content + choice.Delta.Refusal
-		a.refused = a.refused || choice.Delta.Refusal != ""
-		for _, call := range choice.Delta.ToolCalls {
-			a.call(call)
+		if f := string(choice.FinishReason); f != "" && f != "null" {
+			a.finish = f
 		}
-		if f := choice.FinishReason; f != "" && f != openai.FinishReasonNull {
-			a.finish = string(f)
-		}
+		c.Usage = cmp.Or(c.Usage, choice.Usage)
 	}
 	if c.Usage != nil {
 		a.usage, a.counted = c.Usage, true
 	}
-	a.text.WriteString(text)
-	return text, nil
+	a.raw.WriteString(said)
+	said = a.thinking.Add(said)
+	a.text.WriteString(said)
+	return said, nil
 }
 
-// images adds the images of a chunk. Gateways send those that a model makes as data URLs; the
-// library has no types for them. Images in another form, and URLs that are not data URLs, are ignored.
-func (a *answer) images(data []byte) {
-	var c struct {
-		Choices []struct {
-			Index int
-			Delta struct {
-				Images []struct {
-					URL imageURL `json:"image_url"`
-				}
-			}
+// piece adds a piece of the message and returns the text it contains.
+func (a *answer) piece(piece fields) string {
+	refusal := piece.text("refusal")
+	said := a.content(piece["content"]) + refusal
+	a.refused = a.refused || refusal != ""
+	var calls []fields
+	_ = json.Unmarshal(piece["tool_calls"], &calls) // anything else is no call
+	for _, c := range calls {
+		a.call(c)
+	}
+	a.more.add(piece, ownFields)
+	if a.images(piece["images"]) || said != "" || len(calls) > 0 || len(piece) > 0 && !onlyRole(piece) {
+		a.counted = false
+	}
+	return said
+}
+
+// onlyRole reports whether a piece has no contents.
+func onlyRole(piece fields) bool {
+	for name, raw := range piece {
+		if s := string(raw); name != "role" && s != "null" && s != `""` && s != "[]" {
+			return false
 		}
 	}
-	if json.Unmarshal(data, &c) != nil {
-		return
-	}
-	for _, choice := range c.Choices {
-		for _, image := range choice.Delta.Images {
-			if media, raw, ok := model.FromDataURL(image.URL.URL); ok && choice.Index == 0 {
-				a.counted = false
-				a.files = append(a.files, model.File(media, raw, len(a.files)+1))
+	return true
+}
+
+// content returns the text of a content, which is a text or, for some models of Mistral, a list of parts.
+func (a *answer) content(raw json.RawMessage) string {
+	switch v := decode(raw).(type) {
+	case string:
+		if a.parts != nil && v != "" {
+			a.part(map[string]any{"type": "text", "text": v})
+		}
+		return v
+	case []any:
+		said := ""
+		for _, p := range v {
+			part, ok := p.(map[string]any)
+			if s, text := p.(string); text {
+				part, ok = map[string]any{"type": "text", "text": s}, true
 			}
+			if !ok {
+				continue
+			}
+			s, isText := part["text"].(string)
+			if !isText && a.parts == nil && a.raw.Len() > 0 { // texts before the first other part
+				a.parts = []any{map[string]any{"type": "text", "text": a.raw.String() + said}}
+			}
+			if !isText || a.parts != nil {
+				a.part(part)
+			}
+			said += s
+		}
+		return said
+	}
+	return ""
+}
+
+// part adds a part of the content. Pieces of the same type belong together.
+func (a *answer) part(p map[string]any) {
+	if n := len(a.parts); n > 0 {
+		if last, ok := a.parts[n-1].(map[string]any); ok && last["type"] == p["type"] {
+			mergeObjects(last, p)
+			return
 		}
 	}
+	a.parts = append(a.parts, p)
+}
+
+// images adds the images of a piece, and reports whether there are any. Gateways send those that a model
+// makes as data URLs. Images in another form, and URLs that are not data URLs, are ignored.
+func (a *answer) images(raw json.RawMessage) (any bool) {
+	var images []struct {
+		URL imageURL `json:"image_url"`
+	}
+	if json.Unmarshal(raw, &images) != nil {
+		return false
+	}
+	for _, image := range images {
+		if media, raw, ok := model.FromDataURL(image.URL.URL); ok {
+			any = true
+			a.files = append(a.files, model.File(media, raw, len(a.files)+1))
+		}
+	}
+	return any
 }
 
 // call adds a piece of a tool call. Pieces with the same index belong together. Endpoints that send
 // no index, or always the same one, begin each call with an id.
-func (a *answer) call(d openai.ToolCall) {
+func (a *answer) call(piece fields) {
+	var index *model.Count
+	var function fields
+	_ = json.Unmarshal(piece["index"], &index) // missing is nil
+	_ = function.UnmarshalJSON(piece["function"])
+	id := piece.text("id")
+	c := a.place(index, id)
+	if id != "" {
+		c.Id = id
+	}
+	if name := function.text("name"); c.Name != name { // some endpoints repeat it in every piece
+		c.Name += name
+	}
+	switch v := decode(function["arguments"]).(type) {
+	case nil:
+	case string:
+		c.Arguments += v
+	default: // an object, though a text is documented
+		var b bytes.Buffer
+		if json.Compact(&b, function["arguments"]) == nil {
+			c.Arguments += b.String()
+		}
+	}
+	c.more.add(piece, ownCallFields)
+}
+
+// place returns the call that a piece belongs to.
+func (a *answer) place(index *model.Count, id string) *call {
 	at := len(a.calls) - 1
-	if d.Index != nil {
+	if index != nil {
 		var known bool
-		if at, known = a.places[*d.Index]; !known {
+		if at, known = a.places[*index]; !known {
 			at = -1
 		}
 	}
-	if at < 0 || d.ID != "" && a.calls[at].GetId() != "" && d.ID != a.calls[at].GetId() {
+	if at < 0 || id != "" && a.calls[at].GetId() != "" && id != a.calls[at].GetId() {
 		at = len(a.calls)
-		a.calls = append(a.calls, &teamv1.ToolCall{})
+		a.calls = append(a.calls, &call{ToolCall: &teamv1.ToolCall{}})
 	}
-	if d.Index != nil {
+	if index != nil {
 		if a.places == nil {
-			a.places = map[int]int{}
+			a.places = map[model.Count]int{}
 		}
-		a.places[*d.Index] = at
+		a.places[*index] = at
 	}
-	c := a.calls[at]
-	if d.ID != "" {
-		c.Id = d.ID
-	}
-	if c.Name != d.Function.Name { // some endpoints repeat it in every piece
-		c.Name += d.Function.Name
-	}
-	c.Arguments += d.Function.Arguments
+	return a.calls[at]
 }
 
 // used returns the usage that the endpoint has reported; it is zero if there is none. Some endpoints
@@ -174,29 +250,25 @@ func (a *answer) used() agent.Usage {
 	if u == nil {
 		return agent.Usage{}
 	}
-	used := agent.Usage{Input: int64(u.PromptTokens), Output: int64(max(u.CompletionTokens, u.TotalTokens-u.PromptTokens))}
-	if d := u.PromptTokensDetails; d != nil {
-		used.CachedInput = int64(d.CachedTokens)
+	return agent.Usage{
+		Input: int64(u.Prompt), Output: int64(max(u.Completion, u.Total-u.Prompt)),
+		CachedInput: int64(max(u.PromptDetail.Cached, u.CacheHit, u.Cached)), Reasoning: int64(u.CompletionDetail.Reasoning),
 	}
-	if d := u.CompletionTokensDetails; d != nil {
-		used.Reasoning = int64(d.ReasoningTokens)
-	}
-	return used
 }
 
-// end returns the error of a stream that ended with err. An answer is complete once its finish
-// reason was received, whatever happens to the connection afterwards.
-func (a *answer) end(err error) error {
-	if broken := model.BrokenEnd(a.finish); broken != nil {
-		return broken
+// end returns the reason for the end of the answer. A whole answer is complete without one.
+func (a *answer) end(whole bool) string {
+	if a.finish == "" && whole && a.answered {
+		return "stop"
 	}
-	switch {
-	case a.finish != "" && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
-		return nil
-	case errors.Is(err, io.EOF):
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return a.finish
+}
+
+// rest ends the text and returns what was held back of it.
+func (a *answer) rest() string {
+	rest := a.thinking.End()
+	a.text.WriteString(rest)
+	return rest
 }
 
 // turn converts a complete answer.
@@ -204,14 +276,33 @@ func (a *answer) turn(name string) *teamv1.Turn {
 	if a.refused {
 		a.finish = "refusal"
 	}
-	t := &teamv1.Turn{Text: a.text.String(), ToolCalls: a.calls, FinishReason: a.finish, End: model.EndOf(a.finish), Model: a.model, Files: a.files}
-	if t.Model == "" {
-		t.Model = name
+	t := &teamv1.Turn{Text: a.text.String(), FinishReason: a.finish, End: model.EndOf(a.finish), Model: cmp.Or(a.model, name), Files: a.files}
+	if !a.thinking.Found() {
+		t.Text = model.AfterThinking(t.Text)
 	}
-	for i, c := range t.ToolCalls {
+	for i, c := range a.calls {
 		if c.Id == "" { // the result of the call needs an id
 			c.Id = fmt.Sprintf("call_%d", i+1)
 		}
+		t.ToolCalls = append(t.ToolCalls, c.ToolCall)
+	}
+	if e := a.echo(t.Text); len(a.calls) > 0 && !e.empty() {
+		t.State = model.PackState(provider, name, e)
 	}
 	return t
+}
+
+// echo returns what the endpoint has sent beside the text and the calls.
+func (a *answer) echo(text string) *echo {
+	e := &echo{Message: a.more.fields()}
+	for _, c := range a.calls {
+		e.Calls = append(e.Calls, c.more.fields())
+	}
+	switch {
+	case a.parts != nil:
+		e.Content, _ = json.Marshal(a.parts) //nolint:errchkjson // values of JSON
+	case a.raw.String() != text:
+		e.Content, _ = json.Marshal(a.raw.String()) //nolint:errchkjson // a text
+	}
+	return e
 }

@@ -1,0 +1,247 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// StreamError is the error for a failure that an endpoint reports within a response with a status of
+// 2xx.
+type StreamError struct {
+	// Body is the JSON of the report.
+	Body []byte
+}
+
+func (e *StreamError) Error() string { return "the endpoint reported: " + string(e.Body) }
+
+// report is what an endpoint says about a failure.
+type report struct {
+	status     int
+	words      string   // for people
+	codes      []string // for programs, in lower case
+	retryAfter time.Duration
+}
+
+// readReport reads the body of an error in any of the forms that endpoints use: {"error": {"message"}} of
+// OpenAI, Anthropic and Google, {"error": "text"}, {"message"} and {"detail"} of gateways and of FastAPI, a
+// list of these, or a text. status is 0 for an error within a stream, which has its own.
+func readReport(status int, body []byte) *report {
+	r := &report{status: status, words: strings.TrimSpace(string(body))}
+	var doc any
+	if err := json.Unmarshal(body, &doc); err == nil {
+		r.read(doc)
+	} else if strings.HasPrefix(r.words, "<") {
+		r.words = markup.ReplaceAllString(r.words, " ")
+	}
+	if r.status == 0 {
+		r.status = r.ownStatus()
+	}
+	return r
+}
+
+// markup matches what is not text of a page.
+var markup = regexp.MustCompile(`(?is)<(style|script)\b.*?</(style|script)>|<[^>]*>`)
+
+// read reads the fields of a document.
+func (r *report) read(doc any) {
+	if list, ok := doc.([]any); ok && len(list) > 0 {
+		doc = list[0]
+	}
+	object, ok := doc.(map[string]any)
+	if !ok {
+		return
+	}
+	r.fields(object)
+	inner, ok := object["error"].(map[string]any)
+	if !ok {
+		inner = object
+	} else {
+		r.fields(inner)
+	}
+	if words, whole := sentence(inner); whole {
+		r.words = words
+	}
+}
+
+// fields reads the codes of an object, and the delay that Google's errors have among their details.
+func (r *report) fields(object map[string]any) {
+	for _, key := range []string{"code", "type", "status", "object"} {
+		switch v := object[key].(type) {
+		case string:
+			r.codes = append(r.codes, strings.ToLower(v))
+		case float64:
+			r.codes = append(r.codes, strconv.FormatFloat(v, 'f', -1, 64))
+		}
+	}
+	details, _ := object["details"].([]any)
+	for _, d := range details {
+		detail, _ := d.(map[string]any)
+		if reason, ok := detail["reason"].(string); ok {
+			r.codes = append(r.codes, strings.ToLower(reason))
+		}
+		if after, ok := detail["retryDelay"].(string); ok {
+			r.retryAfter, _ = time.ParseDuration(after) // 0 if malformed
+		}
+	}
+}
+
+// sentence returns the text of an error for people. whole reports that the other fields say nothing more to
+// people than it does.
+func sentence(object map[string]any) (text string, whole bool) {
+	for key, v := range object {
+		_, nested := v.(map[string]any)
+		if _, list := v.([]any); (nested || list) && key != "details" {
+			return "", false
+		}
+	}
+	for _, key := range []string{"message", "detail", "error", "msg"} {
+		if s, ok := object[key].(string); ok && s != "" {
+			return s, true
+		}
+	}
+	return "", false
+}
+
+// ownStatus returns the HTTP status that corresponds to an error within a stream.
+func (r *report) ownStatus() int {
+	for _, code := range r.codes {
+		if n, err := strconv.Atoi(code); err == nil && n >= 400 && n <= 599 {
+			return n
+		}
+	}
+	for _, code := range r.codes {
+		if status := statusOf[code]; status != 0 {
+			return status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// statusOf is the HTTP status of the words that OpenAI, Anthropic and Google use in errors.
+var statusOf = map[string]int{
+	"invalid_request_error": http.StatusBadRequest, "invalid_argument": http.StatusBadRequest, "context_length_exceeded": http.StatusBadRequest,
+	"authentication_error": http.StatusUnauthorized, "unauthenticated": http.StatusUnauthorized, "invalid_api_key": http.StatusUnauthorized,
+	"permission_error": http.StatusForbidden, "permission_denied": http.StatusForbidden,
+	"billing_error": http.StatusPaymentRequired, "insufficient_quota": http.StatusTooManyRequests,
+	"not_found_error": http.StatusNotFound, "not_found": http.StatusNotFound, "model_not_found": http.StatusNotFound,
+	"request_too_large": http.StatusRequestEntityTooLarge,
+	"rate_limit_error":  http.StatusTooManyRequests, "rate_limit_exceeded": http.StatusTooManyRequests, "resource_exhausted": http.StatusTooManyRequests,
+	"overloaded_error": statusOverloaded, "unavailable": http.StatusServiceUnavailable,
+}
+
+// statusOverloaded is a status that only Anthropic uses.
+const statusOverloaded = 529
+
+// has reports whether an endpoint has given one of the codes.
+func (r *report) has(codes ...string) bool {
+	return slices.ContainsFunc(codes, func(c string) bool { return slices.Contains(r.codes, c) })
+}
+
+// Filtered returns the code with which an endpoint has refused a prompt because of its contents, or "".
+// Sources: Azure OpenAI (content_filter), OpenAI (content_policy_violation, invalid_prompt), Moonshot
+// (content_filter), Alibaba (data_inspection_failed).
+func (r *Rejection) Filtered() string {
+	for _, code := range readReport(r.Status, r.Body).codes {
+		if slices.Contains([]string{"content_filter", "content_policy_violation", "invalid_prompt", "data_inspection_failed", "datainspectionfailed"}, code) {
+			return "content_filter"
+		}
+	}
+	return ""
+}
+
+// Blames reports whether the body of a rejection of the request's form has one of the words. The case of
+// letters does not matter. llama-cpp-python 0.3.36 answers with 500.
+func (r *Rejection) Blames(words ...string) bool {
+	if !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented}, r.Status) {
+		return false
+	}
+	body := strings.ToLower(string(r.Body))
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(body, w) })
+}
+
+// failure is a kind of failure of a model. docs/models.md has the same table.
+type failure struct {
+	name  string
+	retry bool // the same model is asked again
+	other bool // the next model of fallback is asked
+	text  string
+}
+
+// The kinds of failures.
+var (
+	busy     = failure{"busy", true, true, "model %q limits the rate of calls (HTTP %d); try again later"}
+	failing  = failure{"failing", true, true, "the endpoint of model %q failed (HTTP %d); try again later"}
+	lost     = failure{"unreachable", true, true, ""}
+	silent   = failure{"silent", true, true, ""}
+	empty    = failure{"empty", true, true, "the endpoint of model %q answered with an empty stream (HTTP %d), without one event; the log of the endpoint may say why, for example that the request is longer than its context"}
+	broke    = failure{"quota", false, true, "the quota of model %q is exhausted (HTTP %d); retrying does not help"}
+	keyless  = failure{"key", false, true, "the endpoint of model %q refused the key (HTTP %d); check the model's api_key"}
+	unknown  = failure{"model", false, true, "the endpoint of model %q does not know this model (HTTP %d); check the model's name and base_url"}
+	tooLong  = failure{"context", false, true, declined.text}
+	noStream = failure{"other", false, true, ""}
+	tooLarge = failure{"too large", false, false, ""}
+	declined = failure{"refused", false, false, "the endpoint of model %q refused the request (HTTP %d)"}
+)
+
+// kind returns which kind of failure an endpoint reports.
+func (r *report) kind() failure {
+	switch {
+	case r.status == http.StatusPaymentRequired,
+		r.has("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "exceeded_current_quota_error", "insufficient_balance", "billing_error"),
+		r.status < 500 && spent.MatchString(r.words):
+		return broke
+	case r.status == http.StatusTooManyRequests:
+		return busy
+	case r.status == http.StatusRequestTimeout, r.status >= http.StatusInternalServerError:
+		return failing
+	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden,
+		r.has("invalid_api_key", "api_key_invalid", "authentication_error"), badKey.MatchString(r.words):
+		return keyless
+	case r.status == http.StatusRequestEntityTooLarge, r.has("context_length_exceeded", "exceed_context_size_error"), overflow.MatchString(r.words):
+		return tooLong
+	case r.status == http.StatusNotFound, r.status == http.StatusGone, r.has("model_not_found"), badModel.MatchString(r.words):
+		return unknown
+	}
+	return declined
+}
+
+// Words by which failures are known whose status and codes say less. Endpoints have nothing else for them.
+var (
+	// Anthropic, DeepSeek, Zhipu and OpenRouter.
+	spent = regexp.MustCompile(`(?i)credit balance is too low|insufficient (account )?(balance|credits|funds|quota)`)
+	// xAI and Gemini answer with 400.
+	badKey = regexp.MustCompile(`(?i)(incorrect|invalid) api key|api key (is )?(not valid|invalid|expired)`)
+	// LiteLLM and vLLM behind gateways answer with 400.
+	badModel = regexp.MustCompile(`(?i)invalid model name|unknown model\b|no such model|model\b.{0,80}\b(does not exist|not found|is not (available|supported))`)
+	// OpenAI, vLLM, DeepSeek and Mistral: maximum context length; Anthropic: prompt is too long, exceed
+	// context limit; Gemini: token count exceeds; llama.cpp: context size; llama-cpp-python: context window;
+	// Bedrock: input is too long; Cohere: too many tokens; xAI: maximum prompt length; Together and TGI: a sum
+	// of tokens; Moonshot: model token limit; Zhipu: prompt exceeds; Alibaba: range of input length; Groq:
+	// reduce the length.
+	overflow = regexp.MustCompile(`(?i)context[ _]?(length|window|size|limit)|(prompt|input) (is |are )?too long|too many tokens` +
+		`|token (count|limit).{0,80}exceed|exceed(s|ed)?\b.{0,40}(token|context)|max(imum)? (prompt|model|input|sequence) length` +
+		`|prompt exceeds|range of input length|reduce the length|must (be <=|have less than).{0,20}(\d|token)`)
+	// The names of our limit in requests.
+	outputLimit = regexp.MustCompile(`(?i)max_(completion_|output_|new_)?tokens|maxOutputTokens`)
+)
+
+// message returns the text of a failure for callers. words are what the endpoint says, cleaned.
+func (f failure) message(name string, status int, words string) string {
+	text := fmt.Sprintf(f.text, name, status)
+	if words != "" && status < http.StatusInternalServerError {
+		text += ": " + words
+	}
+	switch {
+	case f.name == tooLong.name:
+		text = strings.TrimSuffix(text, ".") + "; the request is longer than the model's context: shorten what the agent reads, or lower max_output_tokens of the model"
+	case f.name == declined.name && outputLimit.MatchString(words):
+		text = strings.TrimSuffix(text, ".") + "; the limit of output tokens is max_output_tokens of the model"
+	}
+	return text
+}
