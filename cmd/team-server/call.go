@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,9 @@ func callCommand(s *cli.Shell) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return send(s, c, args, at, f) },
 	}
 	c.Args = usage(func(c *cobra.Command, args []string) error {
+		if host, _, _ := strings.Cut(strings.Join(args[:min(len(args), 1)], ""), "/"); strings.Contains(host, ":") && !strings.Contains(args[0], "://") {
+			return fmt.Errorf("call %s: write http://%s", args[0], args[0])
+		}
 		if len(args) > 0 && !strings.Contains(args[0], "://") {
 			return fmt.Errorf("call %s: expected a URL, or one of %s", args[0], commandsOf(c))
 		}
@@ -79,7 +83,7 @@ func addSendFlags(c *cobra.Command, f *cli.Send) {
 	p.StringArrayVar(&f.Accept, "accept", nil, "accepted media type of the answer; repeatable")
 	p.Var(number{&f.History}, "history", "maximum number of history messages to return; default: the server's")
 	p.StringVar(&f.Push, "push", "", "URL of a webhook for updates of the task")
-	p.StringVar(&f.PushToken, "push-token", "", "token to send to the webhook")
+	p.Var(secretText{&f.PushToken}, "push-token", "token to send to the webhook, or @FILE with it")
 	p.BoolVar(&f.Immediately, "return-immediately", false, "do not wait for the task to end")
 }
 
@@ -123,6 +127,26 @@ func (i id) Set(text string) error {
 		return errors.New("is empty")
 	}
 	*i.of = text
+	return nil
+}
+
+// secretText is the value of a flag that should not be on a command line: @FILE stands for the first line of a file.
+type secretText struct{ of *string }
+
+func (s secretText) Type() string { return "string" }
+
+func (s secretText) String() string { return "" }
+
+func (s secretText) Set(text string) error {
+	if name, ok := strings.CutPrefix(text, "@"); ok {
+		data, err := os.ReadFile(name) //nolint:gosec // the user names the file
+		if err != nil {
+			return err
+		}
+		text, _, _ = strings.Cut(string(data), "\n")
+		text = strings.TrimSuffix(text, "\r")
+	}
+	*s.of = text
 	return nil
 }
 
@@ -305,9 +329,9 @@ func pushSetCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 		},
 	}
 	c.Flags().Var(id{&f.ID}, "id", "id of the configuration; an existing one is replaced; default: a generated one")
-	c.Flags().StringVar(&f.Token, "push-token", "", "token to send to the webhook")
+	c.Flags().Var(secretText{&f.Token}, "push-token", "token to send to the webhook, or @FILE with it")
 	c.Flags().StringVar(&f.Scheme, "auth-scheme", "", "authentication scheme the server uses for the webhook, such as Bearer")
-	c.Flags().StringVar(&f.Credentials, "auth-credentials", "", "credentials for that scheme")
+	c.Flags().Var(secretText{&f.Credentials}, "auth-credentials", "credentials for that scheme, or @FILE with them")
 	return c
 }
 

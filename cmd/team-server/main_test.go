@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,41 +25,44 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"team-server": main})
+	testscript.Main(m, map[string]func(){"team-server": func() {
+		if len(os.Args) > 1 && os.Args[1] == "call" {
+			os.Args = slices.Insert(os.Args, 2, strings.Fields(os.Getenv("CALL_FLAGS"))...)
+		}
+		main()
+	}})
 }
 
 // TestScripts runs sessions at a terminal: testdata/script/*.txtar.
-func TestScripts(t *testing.T) { runScripts(t, "testdata/script", nil) }
+func TestScripts(t *testing.T) { runScripts(t, "testdata/script", "") }
 
 // TestA_01_Call runs sessions with call, testdata/call/*.txtar, over each binding in
 // each version of the protocol; with the race detector, over the binding that the card
 // prefers.
 func TestA_01_Call(t *testing.T) {
-	for name, env := range map[string]map[string]string{
-		"grpc":         {"TEAM_BINDING": "grpc"},
-		"rest":         {"TEAM_BINDING": "rest"},
-		"jsonrpc":      {"TEAM_BINDING": "jsonrpc"},
-		"rest 0.3":     {"TEAM_BINDING": "rest", "TEAM_PROTOCOL": "0.3"},
-		"jsonrpc 0.3":  {"TEAM_PROTOCOL": "0.3"},
-		"as on a card": {},
+	for name, flags := range map[string]string{
+		"grpc":         "--binding grpc",
+		"rest":         "--binding rest",
+		"jsonrpc":      "--binding jsonrpc",
+		"rest 0.3":     "--binding rest --protocol 0.3",
+		"jsonrpc 0.3":  "--protocol 0.3",
+		"as on a card": "",
 	} {
 		if !sample.All() && name != "as on a card" {
 			continue
 		}
-		t.Run(name, func(t *testing.T) { runScripts(t, "testdata/call", env) })
+		t.Run(name, func(t *testing.T) { runScripts(t, "testdata/call", flags) })
 	}
 }
 
-func runScripts(t *testing.T, dir string, env map[string]string) {
+func runScripts(t *testing.T, dir, callFlags string) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			here, err := os.Getwd()
 			e.Values[serverKey{}] = &holder{}
 			e.Setenv("EXAMPLES", here+"/../../examples")
-			for name, value := range env {
-				e.Setenv(name, value)
-			}
+			e.Setenv("CALL_FLAGS", callFlags)
 			return errors.Join(err, giveFiles(e.WorkDir))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -93,10 +97,7 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	c := exec.CommandContext(context.Background(), args[2], args[3:]...)
 	c.Dir = ts.MkAbs(".")
-	for _, name := range []string{"TEAM_BINDING", "TEAM_PROTOCOL"} {
-		c.Env = append(c.Env, name+"="+ts.Getenv(name))
-	}
-	c.Env = append(os.Environ(), c.Env...)
+	c.Env = append(os.Environ(), "CALL_FLAGS="+ts.Getenv("CALL_FLAGS"))
 	c.Stderr = ts.Stderr()
 	out, err := c.StdoutPipe()
 	ts.Check(err)

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
+	"net"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/config"
 )
 
 func newRoot(s *cli.Shell) *cobra.Command {
@@ -32,6 +34,7 @@ func newRoot(s *cli.Shell) *cobra.Command {
 			if err := fromEnv(c); err != nil {
 				return err
 			}
+			warnUnread(c, s.Talk)
 			return applyShared(s, output, level)
 		},
 	}
@@ -62,7 +65,11 @@ func newRoot(s *cli.Shell) *cobra.Command {
 
 // nameVariables adds to the help of the flags of a command, and of the commands below it, the variables that set them.
 func nameVariables(c *cobra.Command) {
-	add := func(f *pflag.Flag) { f.Usage += " (" + variable(f) + ")" }
+	add := func(f *pflag.Flag) {
+		if name := variable(f); name != "" {
+			f.Usage += " (" + name + ")"
+		}
+	}
 	c.Flags().VisitAll(add)
 	c.PersistentFlags().VisitAll(add)
 	for _, below := range c.Commands() {
@@ -87,11 +94,35 @@ func noArgs(c *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return nil
 	case !c.HasParent():
-		return fmt.Errorf("unknown command %q", args[0])
+		return errors.New(unknownCommand(c, args[0]))
 	case c.HasSubCommands():
 		return fmt.Errorf("%s %s: expected one of %s", nameOf(c), args[0], commandsOf(c))
 	}
 	return fmt.Errorf("%s takes no arguments, not %q", nameOf(c), args[0])
+}
+
+// unknownCommand says that there is no command of a name, and which may be meant.
+func unknownCommand(root *cobra.Command, name string) string {
+	text := fmt.Sprintf("unknown command %q", name)
+	var known []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+	switch hint := config.Suggest(name, known); {
+	case meant[name] != "":
+		return text + "; did you mean " + strconv.Quote(meant[name]) + "?"
+	case hint != "":
+		return text + "; " + hint
+	}
+	return text
+}
+
+// meant maps words that people try as commands to the commands for it.
+var meant = map[string]string{
+	"chat": "run", "ask": "run", "exec": "run", "send": "call", "tasks": "call list", "list": "teams ls", "ls": "teams ls", "start": "serve", "up": "serve",
+	"server": "serve", "check": "validate", "lint": "validate", "help-me": "doctor", "status": "doctor", "init": "dev", "demo": "dev", "stop": "halt", "cost": "costs",
 }
 
 // byFlag accepts no arguments and points to the flag that names the file.
@@ -154,29 +185,11 @@ func wrongFlag(err error) error {
 	return fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, value, kinds[wrong.GetFlag().Value.Type()])
 }
 
-// variable returns the name of the environment variable that sets a flag: TEAM_CLIENT_KEY for --client-key.
-func variable(f *pflag.Flag) string {
-	return "TEAM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-}
-
-// fromEnv sets flags that were not given from the environment.
-func fromEnv(c *cobra.Command) error {
-	var err error
-	c.Flags().VisitAll(func(f *pflag.Flag) {
-		name := variable(f)
-		value, ok := os.LookupEnv(name)
-		if !ok || f.Changed || err != nil {
-			return
-		}
-		if setErr := c.Flags().Set(f.Name, value); setErr != nil {
-			err = cli.UsageError{Err: fmt.Errorf("%s: %w", name, wrongFlag(setErr))}
-		}
-	})
-	return err
-}
-
 // applyShared applies the flags that all commands share.
 func applyShared(s *cli.Shell, output, level string) error {
+	if _, _, err := net.SplitHostPort(s.Server); err == nil && !strings.Contains(s.Server, "/") {
+		s.Server = "http://" + s.Server
+	}
 	switch output {
 	case "json":
 		s.JSON = true
