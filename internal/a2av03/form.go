@@ -34,6 +34,8 @@ const (
 	RPC Form = iota
 	// REST is the form below /v1: the ProtoJSON of package a2a.v1.
 	REST
+	// mixed accepts both and the form of 1.0, see ReadMixed. It is never written.
+	mixed
 )
 
 // words are the names that differ between the forms.

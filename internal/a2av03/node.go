@@ -49,10 +49,10 @@ func (n node) at(name string) string {
 
 var capital = regexp.MustCompile(`[A-Z]`)
 
-// get returns a field, nil if it is missing. REST accepts both of its ProtoJSON names.
+// get returns a field, nil if it is missing. Except for RPC both of its ProtoJSON names are accepted.
 func (n node) get(name string) *structpb.Value {
 	v, ok := n.fields[name]
-	if !ok && n.form == REST {
+	if !ok && n.form != RPC {
 		v = n.fields[capital.ReplaceAllStringFunc(name, func(c string) string { return "_" + strings.ToLower(c) })]
 	}
 	if _, null := v.GetKind().(*structpb.Value_NullValue); null {
@@ -170,9 +170,17 @@ func (n node) kind(want string) {
 	}
 }
 
+// word returns the value of an enum in the words of the form.
+func (n node) word(name string) string {
+	if n.form == mixed {
+		return plainWord(n.text(name))
+	}
+	return n.text(name)
+}
+
 func (n node) role() a2av1.Role {
 	w := n.form.words()
-	switch n.text("role") {
+	switch n.word("role") {
 	case w.user:
 		return a2av1.Role_ROLE_USER
 	case w.agent:
@@ -183,7 +191,7 @@ func (n node) role() a2av1.Role {
 }
 
 func (n node) state() a2av1.TaskState {
-	said := n.text("state")
+	said := n.word("state")
 	states := n.form.words().states
 	for s, word := range states {
 		if word == said {

@@ -14,7 +14,11 @@ func (n node) message() *a2av1.Message {
 		MessageId: n.text("messageId"), ContextId: n.text("contextId"), TaskId: n.text("taskId"), Role: n.role(),
 		Metadata: n.data("metadata"), Extensions: n.texts("extensions"), ReferenceTaskIds: n.texts("referenceTaskIds"),
 	}
-	for _, p := range n.objects(n.form.words().parts) {
+	parts := n.form.words().parts
+	if n.form == mixed && !n.has(parts) {
+		parts = "content"
+	}
+	for _, p := range n.objects(parts) {
 		m.Parts = append(m.Parts, p.part())
 	}
 	return m
@@ -30,6 +34,9 @@ func (n node) messageAt(name string) *a2av1.Message {
 
 func (n node) part() *a2av1.Part {
 	p := &a2av1.Part{Metadata: n.data("metadata")}
+	if n.form == mixed {
+		p.Filename, p.MediaType = n.text("filename"), n.text("mediaType")
+	}
 	switch n.partKind() {
 	case "text":
 		p.Content = &a2av1.Part_Text{Text: n.needText("text")}
@@ -37,11 +44,15 @@ func (n node) part() *a2av1.Part {
 		n.file(p)
 	case "data":
 		n.structured(p)
+	case "raw":
+		p.Content = &a2av1.Part_Raw{Raw: n.raw("raw")}
+	case "url":
+		p.Content = &a2av1.Part_Url{Url: n.text("url")}
 	}
 	return p
 }
 
-// partKind returns the kind of a part. In REST it follows from the field that is set.
+// partKind returns the kind of a part. Except in RPC it follows from the field that is set.
 func (n node) partKind() string {
 	if n.form == RPC {
 		kind := n.text("kind")
@@ -49,6 +60,9 @@ func (n node) partKind() string {
 			n.wrong("kind", "must be text, file or data")
 		}
 		return kind
+	}
+	if n.form == mixed {
+		return n.one("text", "file", "data", "raw", "url")
 	}
 	return n.one("text", "file", "data")
 }
@@ -77,7 +91,7 @@ func (n node) file(p *a2av1.Part) {
 		return
 	}
 	raw, uri := "bytes", "uri"
-	if n.form == REST {
+	if n.form == REST || n.form == mixed && (f.has("fileWithBytes") || f.has("fileWithUri")) {
 		raw, uri = "fileWithBytes", "fileWithUri"
 	}
 	p.Filename, p.MediaType = f.text("name"), f.text("mimeType")
@@ -97,6 +111,10 @@ func (n node) structured(p *a2av1.Part) {
 	}
 	if !n.has("data") {
 		n.wrong("data", "is required")
+	}
+	if n.form == mixed {
+		p.Content = &a2av1.Part_Data{Data: n.get("data")}
+		return
 	}
 	v := structpb.NewStructValue(n.data("data"))
 	if inner, ok := v.GetStructValue().GetFields()["value"]; ok && p.GetMetadata().GetFields()[wrapped].GetBoolValue() {
@@ -141,17 +159,25 @@ func (n node) task() *a2av1.Task {
 	return t
 }
 
+// taskID returns the id of an update's task, which mixed answers may leave out.
+func (n node) taskID() string {
+	if n.form == mixed {
+		return n.text("taskId")
+	}
+	return n.needText("taskId")
+}
+
 func (n node) statusUpdate() *a2av1.TaskStatusUpdateEvent {
 	n.kind("status-update")
 	return &a2av1.TaskStatusUpdateEvent{
-		TaskId: n.needText("taskId"), ContextId: n.text("contextId"), Status: n.status(), Metadata: n.data("metadata"),
+		TaskId: n.taskID(), ContextId: n.text("contextId"), Status: n.status(), Metadata: n.data("metadata"),
 	}
 }
 
 func (n node) artifactUpdate() *a2av1.TaskArtifactUpdateEvent {
 	n.kind("artifact-update")
 	u := &a2av1.TaskArtifactUpdateEvent{
-		TaskId: n.needText("taskId"), ContextId: n.text("contextId"), Append: n.flag("append"), LastChunk: n.flag("lastChunk"),
+		TaskId: n.taskID(), ContextId: n.text("contextId"), Append: n.flag("append"), LastChunk: n.flag("lastChunk"),
 		Metadata: n.data("metadata"),
 	}
 	a, ok := n.object("artifact")
@@ -165,11 +191,15 @@ func (n node) artifactUpdate() *a2av1.TaskArtifactUpdateEvent {
 
 // event decodes an event of a stream, or the response to a send.
 func (n node) event() *a2av1.StreamResponse {
-	if n.form == REST {
+	switch n.form {
+	case mixed:
+		return n.mixedEvent()
+	case REST:
 		at, _ := n.object(n.one("task", "message", "statusUpdate", "artifactUpdate"))
 		return at.named(strings.TrimPrefix(at.path, "."))
+	default:
+		return n.named(n.needText("kind"))
 	}
-	return n.named(n.needText("kind"))
 }
 
 func (n node) named(kind string) *a2av1.StreamResponse {

@@ -145,7 +145,7 @@ func TestBroken(t *testing.T) {
 		{"key of Gemini refused", `failed   model fast: the endpoint of model "m" refused the key (HTTP 401)`, 1, func(s *setup) {
 			s.models = `fast: {provider: gemini, name: m, base_url: "` + refuse(s.T, 400, `{"error":{"details":[{"reason":"API_KEY_INVALID"}]}}`) + `", api_key: ` + hush + `}`
 		}},
-		{"card 404", `failed   agent legal: agent "legal" does not serve a card (HTTP status 404); check its address`, 1, func(s *setup) {
+		{"card 404", `failed   agent legal: agent "legal" does not serve a card (HTTP status 404): no card at http://127.0.0.1:`, 1, func(s *setup) {
 			s.agents += `, legal: {a2a: {card: "` + refuse(s.T, 404, "") + `"}}`
 		}},
 		{"the member speaks only 0.3", `failed   agent legal: agent "legal": card read, but it offers only protocol 0.3`, 1, func(s *setup) {

@@ -11,15 +11,25 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// structOf returns the Struct that results from parsing a message's JSON form. It returns false if
-// there is no such form, for example if a text is not valid UTF-8.
+// structOf returns the Struct that results from parsing a message's JSON form, without fields that
+// hold messages of ours in which nothing is set: a2a-java 0.3.3 cannot read empty objects in
+// metadata. It returns false if there is no such form, for example if a text is not valid UTF-8.
 func structOf(m protoreflect.Message) (s *structpb.Struct, ok bool) {
 	s, ok = &structpb.Struct{Fields: map[string]*structpb.Value{}}, true
 	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		s.Fields[fd.JSONName()], ok = fieldValue(fd, v)
+		var value *structpb.Value
+		if value, ok = fieldValue(fd, v); ok && !isEmpty(fd, value) {
+			s.Fields[fd.JSONName()] = value
+		}
 		return ok
 	})
 	return s, ok
+}
+
+// isEmpty reports whether the value of a field is a message of ours in which nothing is set.
+func isEmpty(fd protoreflect.FieldDescriptor, v *structpb.Value) bool {
+	return fd.Message() != nil && !fd.IsList() && !fd.IsMap() && fd.Message().ParentFile().Package() != "google.protobuf" &&
+		len(v.GetStructValue().GetFields()) == 0
 }
 
 // fieldValue returns the value of a field, which may be a list or a map.

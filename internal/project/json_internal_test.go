@@ -88,7 +88,7 @@ func scalar(fd protoreflect.FieldDescriptor) protoreflect.Value {
 func TestMetadata_IsTheJSONForm(t *testing.T) {
 	all := &teamv1.TeamRun{}
 	fill(all.ProtoReflect(), 3)
-	zeros := &teamv1.TeamRun{Limits: &teamv1.Limits{MaxSteps: new(int32), MaxCost: new(float64)}, Receipt: &teamv1.Receipt{}}
+	zeros := &teamv1.TeamRun{Limits: &teamv1.Limits{MaxSteps: new(int32), MaxCost: new(float64)}, Receipt: &teamv1.Receipt{Entries: []*teamv1.Receipt_Entry{{}}}}
 	odd := &teamv1.TeamRun{
 		Limits:      &teamv1.Limits{MaxCost: new(math.Inf(1))},
 		Envelope:    &teamv1.Limits{MaxCost: new(math.NaN())},
@@ -102,6 +102,16 @@ func TestMetadata_IsTheJSONForm(t *testing.T) {
 			}
 		})
 	}
+	t.Run("empty objects are left out", func(t *testing.T) {
+		r := &teamv1.TeamRun{
+			Seq: 7, Spent: &teamv1.Spent{}, Limits: &teamv1.Limits{}, Decision: &teamv1.Decided{Reply: &teamv1.Input{}},
+			Delegations: []*teamv1.Delegation{{Id: "d", Spent: &teamv1.Spent{}}},
+		}
+		want := parsed(t, &teamv1.TeamRun{Seq: 7, Delegations: []*teamv1.Delegation{{Id: "d"}}})
+		if diff := cmp.Diff(want, Metadata(r).GetFields()[TeamRunURI].GetStructValue(), protocmp.Transform()); diff != "" {
+			t.Error(diff)
+		}
+	})
 	t.Run("a text that is not UTF-8 has none", func(t *testing.T) {
 		if s := Metadata(&teamv1.TeamRun{Warnings: []string{"\xff"}}); s != nil {
 			t.Error(s)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -114,7 +115,9 @@ func (o *output) put(p piece) {
 	}
 	i := slices.IndexFunc(o.artifacts, func(have *a2av1.Artifact) bool { return have.GetArtifactId() == a.GetArtifactId() })
 	p.add = p.add && i >= 0
-	if o.tells {
+	if o.tells && i >= 0 && !p.add {
+		o.pieces = append(o.pieces, addition(o.artifacts[i], p))
+	} else if o.tells {
 		o.pieces = append(o.pieces, p)
 	}
 	switch {
@@ -125,6 +128,71 @@ func (o *output) put(p piece) {
 	default:
 		o.artifacts[i] = a
 	}
+}
+
+// addition returns p, which replaces an artifact that readers have, as a piece that adds to it, if
+// it begins with what they have: some clients add the last update of an artifact to the pieces
+// before it whether it says so or not.
+func addition(have *a2av1.Artifact, p piece) piece {
+	a := p.artifact
+	if have.GetName() != a.GetName() || have.GetDescription() != a.GetDescription() {
+		return p
+	}
+	more, ok := beyond(have.GetParts(), a.GetParts())
+	if !ok {
+		return p
+	}
+	if len(more) == 0 { // an artifact has at least one part
+		more = []*a2av1.Part{{Content: &a2av1.Part_Text{}}}
+	}
+	p.add, p.artifact = true, &a2av1.Artifact{
+		ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: more, Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
+	}
+	return p
+}
+
+// beyond returns the parts behind some parts that they begin with; ok reports whether they do. Texts
+// in a row count as one.
+func beyond(have, all []*a2av1.Part) (more []*a2av1.Part, ok bool) {
+	have, all = JoinTexts(have), JoinTexts(all)
+	for i, part := range have {
+		if i >= len(all) {
+			return nil, false
+		}
+		if proto.Equal(part, all[i]) {
+			continue
+		}
+		text, cut := strings.CutPrefix(all[i].GetText(), part.GetText())
+		if i < len(have)-1 || !cut || !isPlain(part) || !isPlain(all[i]) {
+			return nil, false
+		}
+		return append(agent.TextParts(text), all[i+1:]...), true
+	}
+	return all[len(have):], true
+}
+
+// JoinTexts returns parts with plain texts in a row joined to one, as readers see pieces of an artifact.
+func JoinTexts(parts []*a2av1.Part) []*a2av1.Part {
+	var list []*a2av1.Part
+	for i := 0; i < len(parts); i++ {
+		var text strings.Builder
+		n := i
+		for ; n < len(parts) && isPlain(parts[n]); n++ {
+			text.WriteString(parts[n].GetText())
+		}
+		if n == i {
+			list = append(list, parts[i])
+			continue
+		}
+		list, i = append(list, agent.TextParts(text.String())...), n-1
+	}
+	return list
+}
+
+// isPlain reports whether a part is a text and nothing else.
+func isPlain(p *a2av1.Part) bool {
+	_, text := p.GetContent().(*a2av1.Part_Text)
+	return text && p.GetMetadata() == nil && p.GetFilename() == "" && p.GetMediaType() == ""
 }
 
 // deltaArtifact returns streamed text as an artifact.

@@ -2,6 +2,7 @@ package a2aclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -32,8 +33,9 @@ const (
 )
 
 // ReadCard reads the card at a URL whose path ends in .json. For another URL it reads the
-// card at /.well-known/agent-card.json below that. ReadCard sends Config.Token and
-// Config.Header to the URL, and follows redirects within its origin only. With
+// card at /.well-known/agent-card.json below that or, if there is none and the server does
+// not say that it has no such agent, at the origin of the URL. ReadCard sends Config.Token
+// and Config.Header to the URL, and follows redirects within its origin only. With
 // Config.Verifier it returns the part of the card that was signed. raw is the JSON of the
 // whole card as it was received, also if that is not a valid card. Besides the errors of
 // all calls there are those of the kinds ErrAddress, ErrNoCard and ErrUntrusted.
@@ -46,50 +48,92 @@ func ReadCard(ctx context.Context, target string, cfg Config) (card *a2av1.Agent
 	if cfg.Transport == nil {
 		defer w.close() //nolint:errcheck // no other call uses the connection
 	}
-	if raw, err = w.cardJSON(ctx, target); err != nil {
+	at, err := cardURLs(target)
+	if err != nil {
 		return nil, nil, err
 	}
-	if cfg.Verifier == nil {
+	var tried []string
+	for _, u := range at {
+		card, raw, err = w.readCard(ctx, u)
+		if !absent(err) {
+			return card, raw, err
+		}
+		tried = append(tried, err.Error())
+	}
+	return card, raw, &kindError{text: strings.Join(tried, "; "), kind: ErrNoCard, cause: err}
+}
+
+// cardURLs returns the URLs at which the card of target may be, the first one that of target itself.
+func cardURLs(target string) ([]*url.URL, error) {
+	u, err := url.Parse(target)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, noAddress(target, "http://HOST/…, https://HOST/… or grpc://HOST:PORT/TENANT")
+	}
+	if strings.HasSuffix(u.Path, ".json") {
+		return []*url.URL{u}, nil
+	}
+	list := []*url.URL{u.JoinPath(wellKnown)}
+	if strings.Trim(u.Path, "/") != "" {
+		origin := *u
+		origin.Path, origin.RawPath = wellKnown, ""
+		list = append(list, &origin)
+	}
+	return list, nil
+}
+
+// absent reports whether err means that a server has no card at a URL and may have one elsewhere: it
+// does not know the path, or has a page for every path. A server that says in the terms of A2A that
+// it has no such agent has none elsewhere either: the card at its origin would be another agent's.
+func absent(err error) bool {
+	if !errors.Is(err, ErrNoCard) {
+		return false
+	}
+	var refused *ServerError
+	if errors.As(err, &refused) {
+		return refused.Domain == "" && (refused.HTTPStatus == http.StatusNotFound || refused.HTTPStatus == http.StatusMethodNotAllowed)
+	}
+	return true
+}
+
+// readCard reads the card at a URL.
+func (w *web) readCard(ctx context.Context, at *url.URL) (card *a2av1.AgentCard, raw []byte, err error) {
+	if raw, err = w.cardJSON(ctx, at); err != nil {
+		return nil, nil, err
+	}
+	if w.cfg.Verifier == nil {
 		if card, err = a2av03.ReadCard(raw); err != nil {
-			return nil, raw, noCard(target, wire.AnswerFault(err))
+			return nil, raw, noCard(at, wire.AnswerFault(err))
 		}
 		if card.GetName() == "" && len(card.GetSupportedInterfaces()) == 0 {
-			return nil, raw, noCard(target, "it has neither a name nor interfaces")
+			return nil, raw, noCard(at, "it has neither a name nor interfaces")
 		}
 		return card, raw, nil
 	}
 	card = &a2av1.AgentCard{} // the form of 1.0, which signatures cover
 	if err := wire.Unmarshal(raw, card); err != nil {
-		return nil, raw, noCard(target, wire.AnswerFault(err))
+		return nil, raw, noCard(at, wire.AnswerFault(err))
 	}
-	signed, _, err := cfg.Verifier.Verify(card)
+	signed, _, err := w.cfg.Verifier.Verify(card)
 	if err != nil {
-		return nil, raw, untrusted("the card of "+wire.Redacted(target), err)
+		return nil, raw, untrusted("the card of "+wire.Redacted(at.String()), err)
 	}
 	return signed, raw, nil
 }
 
-func noCard(target, why string) error {
+func noCard(at *url.URL, why string) error {
 	answer := &AnswerError{Problem: why}
-	return &kindError{text: wire.Redacted(target) + " is not an A2A card: " + why, kind: ErrNoCard, cause: answer}
+	return &kindError{text: wire.Redacted(at.String()) + " is not an A2A card: " + why, kind: ErrNoCard, cause: answer}
 }
 
 func untrusted(what string, err error) error {
 	return &kindError{text: what + " is not trusted: " + err.Error(), kind: ErrUntrusted, cause: err}
 }
 
-// cardJSON returns the JSON of the card at a URL or below it.
-func (w *web) cardJSON(ctx context.Context, target string) ([]byte, error) {
-	u, err := url.Parse(target)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, noAddress(target, "http://HOST/…, https://HOST/… or grpc://HOST:PORT/TENANT")
-	}
-	if !strings.HasSuffix(u.Path, ".json") {
-		u = u.JoinPath(wellKnown)
-	}
+// cardJSON returns the JSON of the card at a URL.
+func (w *web) cardJSON(ctx context.Context, u *url.URL) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return nil, noAddress(target, "http://HOST/…")
+		return nil, noAddress(u.String(), "http://HOST/…")
 	}
 	req.Header.Set("Accept", wire.TypeA2A+", "+wire.TypeJSON)
 	within := &web{cfg: w.cfg, version: w.version, http: &http.Client{Transport: w.http.Transport, CheckRedirect: sameOrigin}}

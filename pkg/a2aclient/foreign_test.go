@@ -205,7 +205,7 @@ func TestA_10_UntrustedCardIsNotCalled(t *testing.T) {
 	s := cardServer(t, card, &calls)
 	card.SupportedInterfaces[0].Url = s.URL
 	_, err := Open(t.Context(), s.URL, Config{Verifier: unsigned{}})
-	if want := "the card of " + s.URL + " is not trusted: the card is not signed"; err == nil || err.Error() != want {
+	if want := "the card of " + s.URL + wellKnown + " is not trusted: the card is not signed"; err == nil || err.Error() != want {
 		t.Errorf("error is %v", err)
 	}
 	if len(calls) != 1 {

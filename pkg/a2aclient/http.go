@@ -2,6 +2,7 @@ package a2aclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/internal/wire"
@@ -242,9 +244,24 @@ func behind(req *http.Request, after int64) {
 	}
 }
 
+// decode reads an answer of 1.0 into m. One that is not in the form of 1.0, or not as a whole, is read
+// as a mixture of the forms of all versions.
 func decode(data []byte, m proto.Message) error {
-	if err := wire.UnmarshalAnswer(data, m); err != nil {
-		return unreadable(err)
+	err := wire.UnmarshalAnswer(data, m)
+	if err == nil && a2av03.Complete(m) {
+		return nil
 	}
-	return nil
+	read, mixed := mixture(data, m)
+	if mixed == nil {
+		proto.Reset(m)
+		proto.Merge(m, read)
+		return nil
+	}
+	return unreadable(cmp.Or(err, mixed))
+}
+
+// mixture reads an answer of the type of m in which the forms of several versions are mixed.
+func mixture(data []byte, m proto.Message) (proto.Message, error) {
+	read := m.ProtoReflect().New().Interface()
+	return read, a2av03.ReadMixed(data, read)
 }

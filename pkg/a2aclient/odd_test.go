@@ -82,7 +82,7 @@ func TestA_04_AnswersToWhatWasAsked(t *testing.T) {
 		}
 	}
 	c := restClient(t, "application/json", `{}`)
-	if _, err := c.SendMessage(t.Context(), &a2av1.SendMessageRequest{}); text(err) != "the response contains neither a message nor a task" {
+	if _, err := c.SendMessage(t.Context(), &a2av1.SendMessageRequest{}); text(err) != "the answer is neither a task nor a message nor an update" {
 		t.Errorf("send: %v", err)
 	}
 	if _, err := c.GetTaskPushNotificationConfig(t.Context(), &a2av1.GetTaskPushNotificationConfigRequest{TaskId: "t1", Id: "p"}); text(err) != "the response contains no push configuration" {
@@ -104,6 +104,30 @@ func TestA_07_EventsOfAnotherTask(t *testing.T) {
 		c := restClient(t, wire.TypeSSE, "data: "+body+"\n\n")
 		if err := firstError(c.SubscribeToTask(t.Context(), &a2av1.SubscribeToTaskRequest{Id: "t1"}, 0)); text(err) != want {
 			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+// TestA_07_EventsThatAreNotInTheFormOf10: an event is read by its kind and fields, or fails. It is never
+// left out.
+func TestA_07_EventsThatAreNotInTheFormOf10(t *testing.T) {
+	first := "data: {\"task\":" + strings.Replace(goodTask, "COMPLETED", "WORKING", 1) + "}\n\n"
+	for body, want := range map[string]string{
+		`{"kind":"artifact-update","taskId":"t1","artifact":{"artifactId":"a","parts":[{"kind":"text","text":"hi"}]},"append":false,"lastChunk":true}`: "no error",
+		`{"taskId":"t1","status":{"state":"completed"},"final":true}`:                                                                                  "no error",
+		`{"progress":{"percent":50}}`: "the answer is neither a task nor a message nor an update",
+		`{"artifactUpdate":{"taskId":"t1","artifact":{"artifactId":"a","parts":[{"video":"x"}]}}}`: "the answer cannot be read: artifactUpdate.artifact.parts[0] has no content; set one of text, file, data, raw, url",
+	} {
+		c := restClient(t, wire.TypeSSE, first+"data: "+body+"\n\n")
+		n := 0
+		var err error
+		for r, failed := range c.StreamMessage(t.Context(), &a2av1.SendMessageRequest{}) {
+			if err = failed; err == nil && r.GetPayload() != nil {
+				n++
+			}
+		}
+		if got := cmp.Or(text(err), "no error"); got != want || (err == nil) != (n == 2) {
+			t.Errorf("%s: %s after %d events, want %s", body, got, n, want)
 		}
 	}
 }
@@ -130,7 +154,7 @@ func TestA_10_WhatIsNoCard(t *testing.T) {
 		`{}`:     "it has neither a name nor interfaces",
 	} {
 		target := foreign(t, 200, "application/json", body, nil)
-		if _, _, err := ReadCard(t.Context(), target, Config{}); text(err) != target+" is not an A2A card: "+want {
+		if _, _, err := ReadCard(t.Context(), target, Config{}); text(err) != target+wellKnown+" is not an A2A card: "+want {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}

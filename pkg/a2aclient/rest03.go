@@ -5,6 +5,8 @@ import (
 	"iter"
 	"net/http"
 
+	"google.golang.org/protobuf/proto"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
@@ -18,17 +20,23 @@ func newREST03(w *web, base string) *rest03 {
 	return &rest03{&httpJSON{web: w, base: a2av03.RESTBase(base), media: wire.TypeJSON, accept: wire.TypeJSON, judge: a2av03.ReadRESTError}}
 }
 
-// read03 reads the answer of a call in 0.3; err is the error of the call.
+// read03 reads the answer of a call in 0.3, or one in which the forms of several versions are mixed;
+// err is the error of the call.
 func read03[T any](data []byte, err error, read func([]byte) (T, error)) (T, error) {
 	var none T
 	if err != nil {
 		return none, err
 	}
 	v, err := read(data)
-	if err != nil {
-		return none, unreadable(err)
+	if err == nil {
+		return v, nil
 	}
-	return v, nil
+	if m, ok := any(none).(proto.Message); ok {
+		if m, mixed := mixture(data, m); mixed == nil {
+			return m.(T), nil //nolint:forcetypeassert // of the type of none
+		}
+	}
+	return none, unreadable(err)
 }
 
 func (r *rest03) send(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {

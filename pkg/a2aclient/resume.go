@@ -129,6 +129,9 @@ func (c *Client) resuming(ctx context.Context, p position, stream iter.Seq2[*a2a
 func (p *position) follow(stream iter.Seq2[*a2av1.StreamResponse, error], yield func(*a2av1.StreamResponse, error) bool) (more bool, _ error) {
 	again := p.beyond
 	for r, err := range stream {
+		if err == nil && r.GetPayload() == nil {
+			err = badAnswer("an event is neither a task nor a message nor an update")
+		}
 		if err != nil {
 			return true, err
 		}

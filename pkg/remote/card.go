@@ -38,7 +38,8 @@ const (
 // peer identifies an A2A agent, and configures its clients.
 type peer struct {
 	id   string
-	card *url.URL
+	card *url.URL // with /.well-known/agent-card.json
+	read string   // the URL as it is configured
 	way  *egress.Route
 	call a2aclient.Config
 }
@@ -84,7 +85,7 @@ func newPeer(cfg A2AConfig, out, others *egress.Dialer) (peer, error) {
 	if cfg.Verifier != nil {
 		call.Verifier = refusing{cfg.Verifier}
 	}
-	return peer{id: cfg.ID, card: u, way: way, call: call}, nil
+	return peer{id: cfg.ID, card: u, read: cfg.Card, way: way, call: call}, nil
 }
 
 // addressOf returns HOST:PORT of an origin, which is a URL or host:port.
@@ -165,7 +166,7 @@ func (a *A2A) fetchCard(ctx context.Context) (*a2av1.AgentCard, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, cardTime)
 	defer stop()
-	card, _, err := a2aclient.ReadCard(withPath(ctx, agent.Depth(ctx)), a.peer.card.String(), a.peer.call)
+	card, _, err := a2aclient.ReadCard(withPath(ctx, agent.Depth(ctx)), a.peer.read, a.peer.call)
 	if err != nil {
 		return nil, a.noCard(err)
 	}
@@ -191,7 +192,7 @@ func (a *A2A) noCard(err error) error {
 		return &agent.Error{
 			Reason: agent.ReasonUnavailable, Code: agent.CodeUnavailable, Fresh: true,
 			Retry:   refused.HTTPStatus >= 500 || refused.HTTPStatus == http.StatusTooManyRequests,
-			Message: fmt.Sprintf("agent %q does not serve a card (HTTP status %d)", a.cfg.ID, refused.HTTPStatus), Err: err,
+			Message: fmt.Sprintf("agent %q does not serve a card (HTTP status %d): %s", a.cfg.ID, refused.HTTPStatus, clip(err.Error())), Err: err,
 		}
 	case errors.As(err, &unreachable):
 		return failure(a.cfg.ID, err)
@@ -201,8 +202,7 @@ func (a *A2A) noCard(err error) error {
 			Message: fmt.Sprintf("agent %q does not serve a card: its address redirects to another origin", a.cfg.ID), Err: err,
 		}
 	case errors.As(err, &answer):
-		problem := strings.TrimPrefix(answer.Problem, "the answer cannot be read: ")
-		return senseless(a.cfg.ID, "has a card that cannot be read: "+clip(problem), err)
+		return senseless(a.cfg.ID, "has a card that cannot be read: "+clip(err.Error()), err)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -281,7 +282,7 @@ func TestA_12_AnswersThatCannotBeRead(t *testing.T) {
 	}
 	a := serveCard(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"name":"x","version":1.5}`) })
 	_, err := a.Info(t.Context())
-	if e := asError(t, err); e.Message != `agent "legal" has a card that cannot be read: version must be a string` {
+	if e := asError(t, err); !strings.HasPrefix(e.Message, `agent "legal" has a card that cannot be read: http://`) || !strings.HasSuffix(e.Message, `is not an A2A card: the answer cannot be read: version must be a string`) {
 		t.Errorf("card: %s", e.Message)
 	}
 }
@@ -311,4 +312,41 @@ func TestA_12_RejectedAnswer(t *testing.T) {
 			t.Error(j.reply, err)
 		}
 	})
+}
+
+// TestA_12_EventsOfAnotherVersion: a server that offers 1.0 and streams events in the form of 0.3 with
+// states of 1.0, as LangGraph API 0.16.7 does, is understood; what GetTask says is not the answer.
+func TestA_12_EventsOfAnotherVersion(t *testing.T) {
+	const event = `{"jsonrpc":"2.0","id":%s,"result":%s}`
+	a := serveCard(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".json") {
+			_, _ = fmt.Fprintf(w, `{"name":"x","capabilities":{"streaming":true},"supportedInterfaces":[{"url":"http://%s","protocolBinding":"JSONRPC","protocolVersion":"1.0"}]}`, r.Host)
+			return
+		}
+		var req struct {
+			ID     json.RawMessage
+			Method string
+		}
+		_ = json.NewDecoder(r.Body).Decode(&req)
+		if req.Method != "SendStreamingMessage" {
+			_, _ = fmt.Fprintf(w, event, req.ID, `{"kind":"task","id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED","message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"Task completed successfully"}]}}}`)
+			return
+		}
+		w.Header().Set("Content-Type", wire.TypeSSE)
+		for _, result := range []string{
+			`{"task":{"kind":"task","id":"t","contextId":"c","status":{"state":"TASK_STATE_SUBMITTED"}}}`,
+			`{"taskId":"t","contextId":"c","kind":"status-update","status":{"state":"TASK_STATE_WORKING","message":{"kind":"message","role":"ROLE_AGENT","parts":[{"kind":"text","text":"far"}],"messageId":"p"}},"final":false}`,
+			`{"taskId":"t","contextId":"c","kind":"artifact-update","artifact":{"artifactId":"a","name":"Assistant Response","parts":[{"kind":"text","text":"far: tides"}]},"append":false,"lastChunk":true}`,
+			`{"taskId":"t","contextId":"c","kind":"status-update","status":{"state":"TASK_STATE_COMPLETED"},"final":true}`,
+		} {
+			_, _ = fmt.Fprintf(w, "event: message\ndata: "+event+"\n\n", req.ID, result)
+		}
+	})
+	j := newJournal("tides")
+	if err := j.play(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(j.reply.GetMessage()); got != "far: tides" {
+		t.Errorf("reply %q", got)
+	}
 }

@@ -63,12 +63,12 @@ func (x *exchange) hear(r *a2av1.StreamResponse) {
 	}
 }
 
-// meet handles the task id of a response, and reports whether the response belongs to our task. The
-// first one is recorded as the peer's task.
+// meet handles the task id of a response, and reports whether the response belongs to our task, as one
+// without an id does. The first one is recorded as the peer's task.
 func (x *exchange) meet(id, contextID string) (ours bool, err error) {
 	switch {
 	case x.bound != nil:
-		return id == x.bound.GetTaskId(), nil
+		return id == "" || id == x.bound.GetTaskId(), nil
 	case id == "":
 		return false, senseless(x.agent.cfg.ID, "responds with neither a task nor a message", nil)
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -252,6 +253,9 @@ func sameTask(got, want *a2av1.Task) string {
 	got, want = proto.CloneOf(got), proto.CloneOf(want)
 	for _, t := range []*a2av1.Task{got, want} {
 		t.History = nil
+		for _, a := range t.GetArtifacts() {
+			a.Parts = project.JoinTexts(a.GetParts())
+		}
 		delete(t.GetMetadata().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields(), "seq")
 	}
 	return cmp.Diff(want, got, protocmp.Transform())
