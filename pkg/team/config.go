@@ -140,8 +140,8 @@ type Config struct {
 // HistoryScope says what a member is shown of earlier messages.
 type HistoryScope string
 
-// The history scopes. The default is HistoryParent in a coordinator, HistoryConversation in a
-// swarm, and HistoryLastResult in all other modes.
+// The history scopes. The default is HistoryParent with a supervisor or a coordinator,
+// HistoryConversation in a swarm, and HistoryLastResult in all other modes.
 const (
 	// HistoryLastResult shows nothing besides the message that the member is given.
 	HistoryLastResult HistoryScope = "LAST_RESULT"

@@ -68,7 +68,9 @@ func TestDelegation_Arguments(t *testing.T) {
 		{"R-002-2.1 disabled, one tool for all", "delegate_task_to_member", `{"member_id":"off","task":"go"}`, "", `member "off" is disabled|a, b`},
 		{"R-002-2.2 R-002-12 unknown", "delegate_to_nobody", `{"task":"go"}`, "", `no member "nobody"|the members are a, b`},
 		{"R-002-2.2 unknown, one tool for all", "delegate_task_to_member", `{"member_id":"nobody","task":"go"}`, "", `no member "nobody"|the members are a, b`},
-		{"R-002-2.2 an id is not matched loosely", "delegate_to_A", `{"task":"go"}`, "", `no member "A"`},
+		{"R-002-2.2 an id in another case", "delegate_to_A", `{"task":"go"}`, "a < go", ""},
+		{"R-002-2.2 a tool in another case", "Delegate_To_A", `{"task":"go"}`, "a < go", ""},
+		{"R-002-2.2 an id in quotes", "delegate_task_to_member", `{"member_id":" 'A' ","task":"go"}`, "a < go", ""},
 		{"R-002-1.2 a tool that there is not", "foo", `{"task":"go"}`, "", `no tool "foo"|delegate_to_a, delegate_to_b`},
 		{"R-002-1.2 a tool without a name", "", `{}`, "", `no tool ""`},
 	} {

@@ -23,7 +23,8 @@ func (l *Loop) historyScope(step *teamv1.Step) HistoryScope {
 }
 
 // historyFor returns the history that the member of a step is shown. It contains only steps that
-// had ended when the step was decided, so that it is the same after a crash.
+// had ended when the step was decided, so that it is the same after a crash, and not the result that is
+// the member's message.
 func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 	if !st.ByMember() {
 		return nil
@@ -43,7 +44,7 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 		shown = append(shown, f.Input)
 	}
 	for _, before := range f.Steps[:f.visibleSteps(st)] {
-		if m := f.outputFor(before, st); m != nil {
+		if m := f.outputFor(before, st); m != nil && before.Message != st.Given {
 			shown = append(shown, m)
 		}
 	}
@@ -71,7 +72,7 @@ func (f *fold) outputFor(before, st *StepState) *a2av1.Message {
 	switch {
 	case before.ByMember() && before.Transfer != nil:
 		text := before.Step.GetMember() + " hands over to " + before.Transfer.GetTo()
-		if m := before.Transfer.GetMessage(); m != "" {
+		if m := before.Transfer.GetMessage(); m != "" && m != agent.Text(st.Given) {
 			text += ": " + m
 		}
 		return agent.UserMessage("", text)

@@ -11,6 +11,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
 )
 
 // heard is a prompt as "role: text".
@@ -80,6 +81,31 @@ func TestS_28_HistoryScopes(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("C-14 a supervisor's member sees what it wrote before, and its message once", func(t *testing.T) {
+		writer, critic := leads(t, says("draft"), says("better")), leads(t, says(`{"score": 5}`), says(`{"score": 9}`))
+		v, err := supervisor.New(supervisor.Config{Members: membersOf("writer", "critic"), Rules: []supervisor.Rule{
+			{When: "turn == 1", Next: []string{"writer"}}, {When: "last.member == 'writer'", Next: []string{"critic"}},
+			{When: "critic.data.score < 7", Next: []string{"writer"}}, {Finish: "writer"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reg := registry{"writer": minded(t, "writer", writer), "critic": minded(t, "critic", critic)}
+		r := watch(t.Context(), newTeamWith(t, team.Config{ID: "t1", Scheduler: v, Members: membersOf("writer", "critic"), Registry: reg}), "tides")
+		if r.err != nil || r.text() != "better" {
+			t.Fatal(r.text(), r.err)
+		}
+		for what, seen := range map[string][][]string{
+			"writer": {heard(writer.all()[1]), {"user: tides", "assistant: draft", `user: {"score": 5}`}},
+			"critic": {heard(critic.all()[0]), {"user: tides", "user: draft"}},
+		} {
+			if diff := cmp.Diff(seen[1], seen[0]); diff != "" {
+				t.Error(what, diff)
+			}
+		}
+		r.complete(t)
+	})
 
 	t.Run("R-004-15 what a member does inside stays out of the leader's view", func(t *testing.T) {
 		b := leads(t, calls(tool("echo", `{"inside":true}`)), says("b says"))

@@ -147,7 +147,7 @@ func TestSwarm_HandsOver(t *testing.T) {
 			if diff := cmp.Diff([]string{"user: a hands over to b", "user: hello"}, heard(b.all()[0])); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff([]string{"user: hello", "user: a hands over to b", "user: b hands over to c: for you", "user: for you"}, heard(c.all()[0])); diff != "" {
+			if diff := cmp.Diff([]string{"user: hello", "user: a hands over to b", "user: b hands over to c", "user: for you"}, heard(c.all()[0])); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -210,6 +210,10 @@ func TestSwarm_HandsOver(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got[:4]); diff != "" {
 				t.Error(together, diff)
+			}
+			given := "x\n\nWhat the tools answered that were called together with this hand-over:\n\necho {\"before\":1}:\n{\"before\":1}\n\necho {\"after\":1}:\n{\"after\":1}"
+			if diff := cmp.Diff([]string{"user: x", "user: a hands over to b", "user: " + given}, heard(b.all()[0])); diff != "" {
+				t.Error("the next member does not see the results: ", diff)
 			}
 			r.complete(t)
 		}

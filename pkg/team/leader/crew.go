@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type crew struct {
 	async   bool
 	members []crewMember   // highest priority first
 	places  map[string]int // index in members, by member id and by tool name
+	names   []string       // the keys of places
 }
 
 // crewMember is a member and the name of its tool.
@@ -74,6 +76,7 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 	for i := range k.members {
 		k.places[team.MemberID(k.members[i].Member)] = i // an id takes precedence over the tool of another member
 	}
+	k.names = slices.Sorted(maps.Keys(k.places))
 	for i, t := range c.Tools {
 		name := t.Spec().Name
 		if other, ok := taken[name]; ok {
@@ -134,13 +137,16 @@ func delegateName(id string) string {
 	return fmt.Sprintf("%s_%08x", name[:maxToolName-9], h.Sum32())
 }
 
-// find returns the member with an id or a tool of that name; nil if there is none.
+// find returns the member with an id or a tool of that name, see [prompt.Named]; nil if there is none.
 func (k *crew) find(name string) *crewMember {
 	if k == nil {
 		return nil
 	}
 	if i, ok := k.places[name]; ok {
 		return &k.members[i]
+	}
+	if name, ok := prompt.Named(name, k.names); ok {
+		return &k.members[k.places[name]]
 	}
 	return nil
 }
@@ -167,10 +173,14 @@ func (k *crew) delegates(call *teamv1.ToolCall, own []agent.ToolSpec) bool {
 	switch {
 	case k == nil || slices.ContainsFunc(own, func(t agent.ToolSpec) bool { return t.Name == name }):
 		return false
-	case name == delegateTool, strings.HasPrefix(name, delegatePrefix):
+	case name == delegateTool, hasDelegatePrefix(name):
 		return true
 	}
 	return k.find(name) != nil
+}
+
+func hasDelegatePrefix(name string) bool {
+	return len(name) >= len(delegatePrefix) && strings.EqualFold(name[:len(delegatePrefix)], delegatePrefix)
 }
 
 // delegation is a parsed call of a member.
@@ -254,10 +264,13 @@ func (k *crew) called(tool string, args map[string]json.RawMessage, argErr error
 				return team.MemberID(m.Member), nil
 			}
 		}
-		if k.find(tool) != nil {
+		switch {
+		case k.find(tool) != nil:
 			return tool, nil
+		case hasDelegatePrefix(tool):
+			return tool[len(delegatePrefix):], nil
 		}
-		return strings.TrimPrefix(tool, delegatePrefix), nil
+		return tool, nil
 	}
 	if argErr != nil {
 		return "", argErr

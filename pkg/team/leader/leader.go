@@ -120,8 +120,8 @@ func (l *leader) next(s *team.State) (team.Decision, error) {
 	if len(r.calls()) == 0 {
 		return l.answered(s, r)
 	}
-	if t, _ := l.firstTransfer(s, r); t != nil {
-		return handOver(t), nil
+	if t, at := l.firstTransfer(s, r); t != nil {
+		return handOver(l.withResults(s, r, t, at)), nil
 	}
 	if err := l.refusalError(s, r); err != nil {
 		return l.atLimit(s, r, err)
@@ -241,7 +241,7 @@ func (l *leader) call(s *team.State, r *round) team.Decision {
 		call := r.calls()[k]
 		if t != nil && k == at && k == len(r.calls())-1 {
 			if len(d.Steps) == 0 {
-				return handOver(t)
+				return handOver(l.withResults(s, r, t, at))
 			}
 			break // hand over when the calls before it have ended
 		}

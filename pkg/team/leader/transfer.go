@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
+
+// maxShownArguments is the maximum number of bytes of a call's arguments that the next agent is shown.
+const maxShownArguments = 500
 
 // transferSpec returns the tool that a model calls to hand over.
 func transferSpec(targets []*teamv1.TransferTarget) agent.ToolSpec {
@@ -69,11 +73,29 @@ func readTransfer(arguments string, targets []*teamv1.TransferTarget) (*teamv1.T
 		return nil, err
 	}
 	ids := targetIDs(targets)
-	if !slices.Contains(ids, to) {
+	id, ok := prompt.Named(to, ids)
+	if !ok {
 		return nil, fmt.Errorf("there is no agent %q to hand over to; there are %s", agent.Quote(to), strings.Join(ids, ", "))
 	}
 	message, err := prompt.String(args, "message", false)
-	return &teamv1.Transfer{To: to, Message: message}, err
+	return &teamv1.Transfer{To: id, Message: message}, err
+}
+
+// withResults adds to a hand-over what the other calls of its turn have answered, which the model has not
+// seen and could not pass on. at is the index of the hand-over's call.
+func (l *leader) withResults(s *team.State, r *round, t *teamv1.Transfer, at int) *teamv1.Transfer {
+	w := promptWriter{leader: l, state: s}
+	var b strings.Builder
+	for k, st := range r.steps {
+		if call := r.calls()[k]; k != at && st.Refusal == nil {
+			fmt.Fprintf(&b, "\n\n%s %s:\n%s", call.GetName(), agent.Excerpt(call.GetArguments(), maxShownArguments), agent.Excerpt(w.answer(st), agent.MaxResult))
+		}
+	}
+	if b.Len() == 0 {
+		return t
+	}
+	message := cmp.Or(t.GetMessage(), prompt.Text(s.Input))
+	return &teamv1.Transfer{To: t.GetTo(), Message: message + "\n\nWhat the tools answered that were called together with this hand-over:" + b.String()}
 }
 
 func targetIDs(targets []*teamv1.TransferTarget) []string {

@@ -143,13 +143,18 @@ func choose(next []string, members []*team.Member) (*route, error) {
 	if len(next) == 0 {
 		return nil, fmt.Errorf("next is empty")
 	}
-	if len(next) == 1 && next[0] == finishWord {
-		return &route{}, nil
+	ids := []string{finishWord}
+	for _, m := range members {
+		ids = append(ids, team.MemberID(m))
 	}
 	r := &route{}
-	for _, id := range next {
-		if !slices.ContainsFunc(members, func(m *team.Member) bool { return team.MemberID(m) == id }) {
-			return nil, fmt.Errorf("there is no member %q to choose", agent.Quote(id))
+	for _, said := range next {
+		id, ok := prompt.Named(said, ids)
+		switch {
+		case id == finishWord && len(next) == 1:
+			return r, nil
+		case !ok || id == finishWord:
+			return nil, fmt.Errorf("there is no member %q to choose", agent.Quote(said))
 		}
 		if !slices.Contains(r.next, id) {
 			r.next = append(r.next, id)

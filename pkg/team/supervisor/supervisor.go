@@ -135,6 +135,10 @@ func (v *Supervisor) compile(fs *team.Faults, path, subject string, r Rule, ids 
 	return compiled
 }
 
+// Traits implements [team.Scheduler]. Members see the branch, so that one that is asked again has what it
+// wrote before.
+func (*Supervisor) Traits() team.Traits { return team.Traits{History: team.HistoryParent} }
+
 // Next implements [team.Scheduler].
 func (v *Supervisor) Next(s *team.State) (team.Decision, error) {
 	if err := team.Staffed(s); err != nil {

@@ -197,6 +197,9 @@ func (p *plan) check(rules *teamv1.PlanRules, faults *team.Faults) {
 	known := slices.Sorted(slices.Values(rules.GetMembers()))
 	for i := range p.Steps {
 		s := &p.Steps[i]
+		if id, ok := prompt.Named(s.Member, known); ok {
+			s.Member = id
+		}
 		subject := fmt.Sprintf("step %q", agent.Quote(s.ID))
 		switch {
 		case s.Member == "":
