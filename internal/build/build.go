@@ -155,7 +155,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		var m agent.Model // nil means the model of the leader
 		if a.GetModel() != "" {
 			var err error
-			if m, err = b.model(a.GetModel()); err != nil {
+			if m, err = b.modelOf(a); err != nil {
 				return nil, err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/model/gemini"
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/model/scripted"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // model returns the model with a name, including its fallbacks. Each model is built only once.
@@ -19,22 +20,39 @@ func (b *builder) model(name string) (agent.Model, error) {
 	if m, ok := b.models[name]; ok {
 		return m, nil
 	}
-	m, err := b.withoutFallback(name)
-	if err != nil {
-		return nil, err
+	m, err := b.chain(name, b.withoutFallback)
+	if err == nil {
+		b.models[name] = m
 	}
-	keys, models := []string{name}, []agent.Model{m}
-	for _, next := range b.server.GetModels()[name].GetFallback() {
-		other, err := b.withoutFallback(next)
+	return m, err
+}
+
+// modelOf returns the model of an agent, including its fallbacks, with the settings of the agent.
+func (b *builder) modelOf(a *teamv1.AgentConfig) (agent.Model, error) {
+	if a.GetSettings() == nil {
+		return b.model(a.GetModel())
+	}
+	return b.chain(a.GetModel(), func(name string) (agent.Model, error) {
+		m := b.server.GetModels()[name]
+		return b.newModel(name, m, model.MergeSettings(m.GetSettings(), a.GetSettings()))
+	})
+}
+
+// chain returns the model with a name and its fallbacks as one.
+func (b *builder) chain(name string, build func(string) (agent.Model, error)) (agent.Model, error) {
+	var models []agent.Model
+	keys := append([]string{name}, b.server.GetModels()[name].GetFallback()...)
+	for _, key := range keys {
+		m, err := build(key)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("model %q: %w", key, err)
 		}
-		keys, models = append(keys, next), append(models, other)
+		models = append(models, m)
 	}
-	if m, err = fallback.NewNamed(keys, models); err != nil { // also without a fallback, because halts name models by their keys
+	m, err := fallback.NewNamed(keys, models) // also without a fallback, because halts name models by their keys
+	if err != nil {
 		return nil, fmt.Errorf("model %q: %w", name, err)
 	}
-	b.models[name] = m
 	return m, nil
 }
 
@@ -43,20 +61,26 @@ func (b *builder) withoutFallback(name string) (agent.Model, error) {
 	if m, ok := b.single[name]; ok {
 		return m, nil
 	}
-	m, err := b.newModel(name, b.server.GetModels()[name])
-	if err != nil {
-		return nil, fmt.Errorf("model %q: %w", name, err)
+	config := b.server.GetModels()[name]
+	m, err := b.newModel(name, config, config.GetSettings())
+	if err == nil {
+		b.single[name] = m
 	}
-	b.single[name] = m
-	return m, nil
+	return m, err
 }
 
-func (b *builder) newModel(name string, m *teamv1.ModelConfig) (agent.Model, error) {
+func (b *builder) newModel(name string, m *teamv1.ModelConfig, settings *teamv1.ModelSettings) (agent.Model, error) {
 	c := model.Config{
 		Name: m.GetName(), BaseURL: m.GetBaseUrl(), APIKey: b.Definition.Secret(m.GetApiKey()), MaxOutput: int64(m.GetMaxOutputTokens()), IdleTimeout: m.GetIdleTimeout().AsDuration(),
 		HTTPClient: b.Egress.HTTPClient(), // without a timeout; the context limits a turn
 		Price:      model.PriceOf(m.GetPrice()), Accepts: m.GetAccepts(), ContextWindow: int64(m.GetContextWindow()),
-		SendTraceparent: m.GetSendTraceparent(),
+		SendTraceparent: m.GetSendTraceparent(), Settings: settings,
+	}
+	for header, value := range settings.GetHeaders() {
+		if c.Headers == nil {
+			c.Headers = map[string]secret.Secret{}
+		}
+		c.Headers[header] = b.Definition.Secret(value)
 	}
 	switch m.GetProvider() {
 	case "scripted":

@@ -24,7 +24,8 @@ func NewParts(def *config.Config, out, guarded *egress.Dialer, log *zap.Logger) 
 
 // Model builds a model, without its fallbacks.
 func (p Parts) Model(name string) (agent.Model, error) {
-	return p.b.newModel(name, p.b.server.GetModels()[name])
+	m := p.b.server.GetModels()[name]
+	return p.b.newModel(name, m, m.GetSettings())
 }
 
 // A2A builds an agent that speaks A2A. The caller must close it.

@@ -198,6 +198,7 @@ func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
 		if t := a.GetGrpc().GetTls(); refuse(t.GetCert() != "", file, "grpc", "tls", "cert") || refuse(t.GetKey() != "", file, "grpc", "tls", "key") {
 			t.Cert, t.Key = "", ""
 		}
+		refuse(len(a.GetSettings().GetHeaders()) > 0, secret, "settings", "headers")
 		refuse(a.GetA2A().GetAuth() != nil, secret, "a2a", "auth")
 		refuse(a.GetGrpc().GetAuth() != nil, secret, "grpc", "auth")
 	}

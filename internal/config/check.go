@@ -28,6 +28,7 @@ func (k *checker) check() {
 	k.auth()
 	k.fallbacks()
 	k.files()
+	k.settings()
 	k.addresses()
 	k.egress()
 	k.tools()

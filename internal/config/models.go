@@ -145,6 +145,27 @@ func (k *checker) files() {
 	}
 }
 
+// settings checks that the providers of models have the settings of the models and of their agents.
+func (k *checker) settings() {
+	for _, name := range sorted(k.Server.GetModels()) {
+		k.setting(name, k.Server.GetModels()[name].GetSettings(), "models", name, "settings")
+	}
+	for _, id := range sorted(k.Server.GetAgents()) {
+		a := k.Server.GetAgents()[id]
+		for _, name := range k.withFallbacks(a.GetModel()) {
+			k.setting(name, a.GetSettings(), "agents", id, "settings")
+		}
+	}
+}
+
+// setting reports settings at path that the provider of a model does not have.
+func (k *checker) setting(name string, s *teamv1.ModelSettings, path ...any) {
+	faults := model.Unsupported(k.Server.GetModels()[name].GetProvider(), s)
+	for _, key := range sorted(faults) {
+		k.fault(k.keyAt(append(path, key)...), faults[key], fmt.Sprintf("remove it, or use another model than %q", name))
+	}
+}
+
 // fallbacks checks the names of fallback models.
 func (k *checker) fallbacks() {
 	for _, name := range sorted(k.Server.GetModels()) {

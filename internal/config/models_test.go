@@ -202,3 +202,49 @@ func TestAddressesOfModelsAndCards(t *testing.T) {
 		t.Error(fs)
 	}
 }
+
+// TestSettingsFaults: a setting that a provider does not have, or that is out of bounds, is reported at its
+// place, for models and for agents with a model or one of its fallbacks.
+func TestSettingsFaults(t *testing.T) {
+	const base = `version: v2
+models:
+  fast: {provider: %s, name: n, base_url: 'http://x', settings: %s}
+  claude: {provider: anthropic, name: n, base_url: 'http://x'}
+  both: {provider: openai, name: n, base_url: 'http://x', fallback: [claude]}
+  script: {provider: openai, name: n, base_url: 'http://x'}
+agents:
+  writer: {model: fast, %s}
+`
+	for _, c := range []struct {
+		provider, model, agent string
+		line                   int
+		says                   string
+	}{
+		{"anthropic", "{seed: 1}", "", 3, `models of the provider "anthropic" have no seed`},
+		{"gemini", "{parallel_tool_calls: false}", "", 3, `models of the provider "gemini" have no parallel_tool_calls`},
+		{"gemini", "{}", "settings: {parallel_tool_calls: true}", 8, `models of the provider "gemini" have no parallel_tool_calls`},
+		{"openai", "{}", "model: both, settings: {seed: 1}", 8, `models of the provider "anthropic" have no seed`},
+		{"openai", "{temperature: 3}", "", 3, "temperature must be 0 to 2"},
+		{"openai", "{}", "settings: {temperature: -0.1}", 8, "temperature must be 0 to 2"},
+		{"openai", "{top_p: 0}", "", 3, "top_p must be more than 0, and at most 1"},
+		{"openai", "{stop: [a, '']}", "", 3, "stop must list 1 to 16 texts that are not empty"},
+		{"openai", "{reasoning_effort: very high}", "", 3, "reasoning_effort must be one word"},
+		{"openai", "{headers: {'X Team': a}}", "", 3, "this is not the name of a header"},
+		{"openai", "{extra_body: {max_tokens: 5}}", "", 3, "extra_body must not set max_tokens, which the server sets"},
+		{"gemini", "{extra_body: {generationConfig: {maxOutputTokens: 5}}}", "", 3, "extra_body must not set maxOutputTokens, which the server sets"},
+		{"openai", "{}", "settings: {extra_body: {stream: false}}", 8, "extra_body must not set stream, which the server sets"},
+		{"openai", "{temprature: 1}", "", 3, "unknown key"},
+	} {
+		text := strings.Replace(fmt.Sprintf(base, c.provider, c.model, c.agent), "model: fast, model: both", "model: both", 1)
+		fs := faultsOf(t, text)
+		if len(fs) != 1 || !strings.Contains(fs[0].Message, c.says) || fs[0].Line != c.line || fs[0].Hint == "" {
+			t.Errorf("%+v: %v", c, fs)
+		}
+	}
+	for _, agent := range []string{"{scripted: {steps: [{echo: true}]}, settings: {seed: 1}}", "{instructions: Write., settings: {seed: 1}}"} {
+		fs := faultsOf(t, strings.Replace(fmt.Sprintf(base, "openai", "{}", ""), "{model: fast, }", agent, 1))
+		if !slices.ContainsFunc(fs, func(f Fault) bool { return f.Message == "settings are only allowed for an agent with a model of its own" }) {
+			t.Errorf("%s: %v", agent, fs)
+		}
+	}
+}

@@ -39,7 +39,9 @@ type Config struct {
 	// ContextWindow is the maximum number of input tokens that the provider accepts in one request;
 	// 0 means that of its largest models.
 	ContextWindow int64
-	// Headers are further headers of requests, whose values may be secrets.
+	// Settings are those of the answers; nil leaves them to the provider. Its headers are in Headers.
+	Settings *teamv1.ModelSettings
+	// Headers are further headers of requests, whose values are secrets.
 	Headers map[string]secret.Secret
 	// SendTraceparent says that requests have the header traceparent of the W3C if their context has a span.
 	SendTraceparent bool

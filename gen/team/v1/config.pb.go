@@ -15,6 +15,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -81,7 +82,7 @@ func (x ToolEffect_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolEffect_Value.Descriptor instead.
 func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{9, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10, 0}
 }
 
 // Value is the word in the file.
@@ -134,7 +135,7 @@ func (x OnTruncated_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnTruncated_Value.Descriptor instead.
 func (OnTruncated_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Value is the word in the file.
@@ -188,7 +189,7 @@ func (x CardAccess_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CardAccess_Value.Descriptor instead.
 func (CardAccess_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Value is the word in the file.
@@ -245,7 +246,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23, 0}
 }
 
 // Value is the word in the file.
@@ -306,7 +307,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // Value is the word in the file.
@@ -363,7 +364,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37, 0}
 }
 
 // Value is the word in the file.
@@ -420,7 +421,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
 }
 
 // Value is the word in the file.
@@ -477,7 +478,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44, 0}
 }
 
 // Value is the word in the file.
@@ -530,7 +531,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47, 0}
 }
 
 // Value is the word in the file.
@@ -583,7 +584,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57, 0}
 }
 
 // Value is the word in the file.
@@ -640,7 +641,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70, 0}
 }
 
 // Value is the word in the file.
@@ -697,7 +698,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72, 0}
 }
 
 // Value is the word in the file.
@@ -766,7 +767,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -900,8 +901,10 @@ type ModelConfig struct {
 	// Requests to the endpoint have the header traceparent, if there are traces; false. It is for endpoints of
 	// your own, such as a gateway whose spans belong to the same traces.
 	SendTraceparent bool `protobuf:"varint,13,opt,name=send_traceparent,json=sendTraceparent,proto3" json:"send_traceparent,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Settings of its answers.
+	Settings      *ModelSettings `protobuf:"bytes,14,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ModelConfig) Reset() {
@@ -1025,6 +1028,123 @@ func (x *ModelConfig) GetSendTraceparent() bool {
 	return false
 }
 
+func (x *ModelConfig) GetSettings() *ModelSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+// ModelSettings are settings of the answers of a model. Those of an agent replace those of its model, one
+// by one.
+type ModelSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Randomness of answers; unset means the provider's default.
+	Temperature *float64 `protobuf:"fixed64,1,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
+	// Share of the likeliest tokens from which each is chosen; unset means the provider's default.
+	TopP *float64 `protobuf:"fixed64,2,opt,name=top_p,json=topP,proto3,oneof" json:"top_p,omitempty"`
+	// Makes answers repeatable, as far as the provider can. Not for anthropic.
+	Seed *int64 `protobuf:"varint,3,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
+	// Texts that end an answer.
+	Stop []string `protobuf:"bytes,4,rep,name=stop,proto3" json:"stop,omitempty"`
+	// How much a model reasons, in the provider's words; for example low, medium or high.
+	ReasoningEffort string `protobuf:"bytes,5,opt,name=reasoning_effort,json=reasoningEffort,proto3" json:"reasoning_effort,omitempty"`
+	// Whether a turn may call several tools; unset means the provider's default. Not for gemini.
+	ParallelToolCalls *bool `protobuf:"varint,6,opt,name=parallel_tool_calls,json=parallelToolCalls,proto3,oneof" json:"parallel_tool_calls,omitempty"`
+	// Further fields of requests, which replace those with the same name; null removes a field.
+	ExtraBody *structpb.Struct `protobuf:"bytes,7,opt,name=extra_body,json=extraBody,proto3" json:"extra_body,omitempty"`
+	// Further headers of requests. Their values are secrets.
+	Headers       map[string]string `protobuf:"bytes,8,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModelSettings) Reset() {
+	*x = ModelSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModelSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModelSettings) ProtoMessage() {}
+
+func (x *ModelSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModelSettings.ProtoReflect.Descriptor instead.
+func (*ModelSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ModelSettings) GetTemperature() float64 {
+	if x != nil && x.Temperature != nil {
+		return *x.Temperature
+	}
+	return 0
+}
+
+func (x *ModelSettings) GetTopP() float64 {
+	if x != nil && x.TopP != nil {
+		return *x.TopP
+	}
+	return 0
+}
+
+func (x *ModelSettings) GetSeed() int64 {
+	if x != nil && x.Seed != nil {
+		return *x.Seed
+	}
+	return 0
+}
+
+func (x *ModelSettings) GetStop() []string {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+func (x *ModelSettings) GetReasoningEffort() string {
+	if x != nil {
+		return x.ReasoningEffort
+	}
+	return ""
+}
+
+func (x *ModelSettings) GetParallelToolCalls() bool {
+	if x != nil && x.ParallelToolCalls != nil {
+		return *x.ParallelToolCalls
+	}
+	return false
+}
+
+func (x *ModelSettings) GetExtraBody() *structpb.Struct {
+	if x != nil {
+		return x.ExtraBody
+	}
+	return nil
+}
+
+func (x *ModelSettings) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
 // Price is the price of a model in USD per million tokens. In a configuration file, free stands for
 // a model that costs nothing.
 type Price struct {
@@ -1045,7 +1165,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_team_v1_config_proto_msgTypes[2]
+	mi := &file_team_v1_config_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1177,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[2]
+	mi := &file_team_v1_config_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1190,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Price) GetInput() float64 {
@@ -1124,7 +1244,7 @@ type ToolConfig struct {
 
 func (x *ToolConfig) Reset() {
 	*x = ToolConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[3]
+	mi := &file_team_v1_config_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1136,7 +1256,7 @@ func (x *ToolConfig) String() string {
 func (*ToolConfig) ProtoMessage() {}
 
 func (x *ToolConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[3]
+	mi := &file_team_v1_config_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1149,7 +1269,7 @@ func (x *ToolConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolConfig.ProtoReflect.Descriptor instead.
 func (*ToolConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ToolConfig) GetMcp() *McpTool {
@@ -1192,7 +1312,7 @@ type ApproveTools struct {
 
 func (x *ApproveTools) Reset() {
 	*x = ApproveTools{}
-	mi := &file_team_v1_config_proto_msgTypes[4]
+	mi := &file_team_v1_config_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1324,7 @@ func (x *ApproveTools) String() string {
 func (*ApproveTools) ProtoMessage() {}
 
 func (x *ApproveTools) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[4]
+	mi := &file_team_v1_config_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1337,7 @@ func (x *ApproveTools) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveTools.ProtoReflect.Descriptor instead.
 func (*ApproveTools) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ApproveTools) GetTools() []string {
@@ -1265,7 +1385,7 @@ type ApproveMember struct {
 
 func (x *ApproveMember) Reset() {
 	*x = ApproveMember{}
-	mi := &file_team_v1_config_proto_msgTypes[5]
+	mi := &file_team_v1_config_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1397,7 @@ func (x *ApproveMember) String() string {
 func (*ApproveMember) ProtoMessage() {}
 
 func (x *ApproveMember) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[5]
+	mi := &file_team_v1_config_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1410,7 @@ func (x *ApproveMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveMember.ProtoReflect.Descriptor instead.
 func (*ApproveMember) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ApproveMember) GetWhen() string {
@@ -1345,7 +1465,7 @@ type McpTool struct {
 
 func (x *McpTool) Reset() {
 	*x = McpTool{}
-	mi := &file_team_v1_config_proto_msgTypes[6]
+	mi := &file_team_v1_config_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1477,7 @@ func (x *McpTool) String() string {
 func (*McpTool) ProtoMessage() {}
 
 func (x *McpTool) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[6]
+	mi := &file_team_v1_config_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1490,7 @@ func (x *McpTool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpTool.ProtoReflect.Descriptor instead.
 func (*McpTool) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *McpTool) GetCommand() []string {
@@ -1449,7 +1569,7 @@ type McpTimeouts struct {
 
 func (x *McpTimeouts) Reset() {
 	*x = McpTimeouts{}
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1581,7 @@ func (x *McpTimeouts) String() string {
 func (*McpTimeouts) ProtoMessage() {}
 
 func (x *McpTimeouts) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[7]
+	mi := &file_team_v1_config_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1594,7 @@ func (x *McpTimeouts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpTimeouts.ProtoReflect.Descriptor instead.
 func (*McpTimeouts) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *McpTimeouts) GetStart() *durationpb.Duration {
@@ -1509,7 +1629,7 @@ type Elicit struct {
 
 func (x *Elicit) Reset() {
 	*x = Elicit{}
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1521,7 +1641,7 @@ func (x *Elicit) String() string {
 func (*Elicit) ProtoMessage() {}
 
 func (x *Elicit) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1534,7 +1654,7 @@ func (x *Elicit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Elicit.ProtoReflect.Descriptor instead.
 func (*Elicit) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Elicit) GetRoles() []string {
@@ -1567,7 +1687,7 @@ type ToolEffect struct {
 
 func (x *ToolEffect) Reset() {
 	*x = ToolEffect{}
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1699,7 @@ func (x *ToolEffect) String() string {
 func (*ToolEffect) ProtoMessage() {}
 
 func (x *ToolEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1712,7 @@ func (x *ToolEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEffect.ProtoReflect.Descriptor instead.
 func (*ToolEffect) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 // AgentConfig is an agent: a model with instructions, a script of steps, or an agent on another
@@ -1652,14 +1772,16 @@ type AgentConfig struct {
 	OnTruncated OnTruncated_Value `protobuf:"varint,21,opt,name=on_truncated,json=onTruncated,proto3,enum=team.v1.OnTruncated_Value" json:"on_truncated,omitempty"`
 	// An agent with a model may end without an answer; false. Otherwise a run of the agent whose model says
 	// nothing asks it once more, and fails with NO_RESPONSE.
-	AllowEmpty    bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
+	AllowEmpty bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
+	// Settings of the answers of its model and of the fallbacks of that, in place of those of the models.
+	Settings      *ModelSettings `protobuf:"bytes,23,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1793,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1806,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AgentConfig) GetName() string {
@@ -1842,6 +1964,13 @@ func (x *AgentConfig) GetAllowEmpty() bool {
 	return false
 }
 
+func (x *AgentConfig) GetSettings() *ModelSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
 // OnTruncated says what happens to an answer that a limit of tokens has cut.
 type OnTruncated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1851,7 +1980,7 @@ type OnTruncated struct {
 
 func (x *OnTruncated) Reset() {
 	*x = OnTruncated{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1992,7 @@ func (x *OnTruncated) String() string {
 func (*OnTruncated) ProtoMessage() {}
 
 func (x *OnTruncated) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2005,7 @@ func (x *OnTruncated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnTruncated.ProtoReflect.Descriptor instead.
 func (*OnTruncated) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 // AccessConfig says which callers may use an agent or team. A caller must match each list that is
@@ -1895,7 +2024,7 @@ type AccessConfig struct {
 
 func (x *AccessConfig) Reset() {
 	*x = AccessConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2036,7 @@ func (x *AccessConfig) String() string {
 func (*AccessConfig) ProtoMessage() {}
 
 func (x *AccessConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2049,7 @@ func (x *AccessConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessConfig.ProtoReflect.Descriptor instead.
 func (*AccessConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AccessConfig) GetAccounts() []string {
@@ -1953,7 +2082,7 @@ type CardAccess struct {
 
 func (x *CardAccess) Reset() {
 	*x = CardAccess{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1965,7 +2094,7 @@ func (x *CardAccess) String() string {
 func (*CardAccess) ProtoMessage() {}
 
 func (x *CardAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1978,7 +2107,7 @@ func (x *CardAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardAccess.ProtoReflect.Descriptor instead.
 func (*CardAccess) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 // ConformanceAgent was an agent for conformance kits in definitions that earlier versions stored.
@@ -1990,7 +2119,7 @@ type ConformanceAgent struct {
 
 func (x *ConformanceAgent) Reset() {
 	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2002,7 +2131,7 @@ func (x *ConformanceAgent) String() string {
 func (*ConformanceAgent) ProtoMessage() {}
 
 func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2015,7 +2144,7 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -2033,7 +2162,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2174,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2187,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -2100,7 +2229,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2241,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2254,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -2177,7 +2306,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2189,7 +2318,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2202,7 +2331,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Guardrail) GetName() string {
@@ -2259,7 +2388,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2400,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2284,7 +2413,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -2316,7 +2445,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2457,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2470,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -2507,7 +2636,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2519,7 +2648,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2532,7 +2661,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -2603,7 +2732,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2744,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2757,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -2689,7 +2818,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2701,7 +2830,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2714,7 +2843,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -2734,7 +2863,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2746,7 +2875,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2759,7 +2888,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -2801,7 +2930,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2942,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +2955,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -2899,7 +3028,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3040,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3053,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -3100,7 +3229,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3241,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3254,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -3173,7 +3302,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +3314,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +3327,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3279,7 +3408,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3291,7 +3420,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3304,7 +3433,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -3442,7 +3571,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3454,7 +3583,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3467,7 +3596,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -3483,7 +3612,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3495,7 +3624,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3508,7 +3637,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -3544,7 +3673,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3685,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3698,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -3620,7 +3749,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3632,7 +3761,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3645,7 +3774,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -3679,7 +3808,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3691,7 +3820,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3704,7 +3833,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -3751,7 +3880,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3763,7 +3892,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3776,7 +3905,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -3828,7 +3957,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +3969,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +3982,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -3879,7 +4008,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4020,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4033,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -3947,7 +4076,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4088,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3972,7 +4101,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4075,7 +4204,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4087,7 +4216,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4100,7 +4229,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4116,7 +4245,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4128,7 +4257,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4141,7 +4270,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4174,7 +4303,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4186,7 +4315,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4199,7 +4328,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4254,7 +4383,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4266,7 +4395,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4279,7 +4408,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4369,7 +4498,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4381,7 +4510,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4394,7 +4523,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -4434,7 +4563,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4575,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4588,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -4475,7 +4604,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4487,7 +4616,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4500,7 +4629,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -4530,7 +4659,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +4671,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +4684,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -4581,7 +4710,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +4722,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +4735,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -4624,7 +4753,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4636,7 +4765,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4649,7 +4778,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -4750,7 +4879,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4762,7 +4891,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4775,7 +4904,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -4998,7 +5127,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5010,7 +5139,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5023,7 +5152,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5062,7 +5191,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5074,7 +5203,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5087,7 +5216,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5127,7 +5256,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5139,7 +5268,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5152,7 +5281,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5191,7 +5320,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +5332,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +5345,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5245,7 +5374,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5257,7 +5386,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5270,7 +5399,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5293,7 +5422,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5305,7 +5434,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5318,7 +5447,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5355,7 +5484,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5367,7 +5496,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5380,7 +5509,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5427,7 +5556,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5439,7 +5568,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5452,7 +5581,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5469,7 +5598,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5610,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +5623,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5527,7 +5656,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5539,7 +5668,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5552,7 +5681,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5628,7 +5757,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5640,7 +5769,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5653,7 +5782,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5774,7 +5903,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5915,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +5928,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -5850,7 +5979,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5862,7 +5991,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5875,7 +6004,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -5904,7 +6033,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5916,7 +6045,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5929,7 +6058,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -5950,7 +6079,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5962,7 +6091,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5975,7 +6104,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -5996,7 +6125,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6008,7 +6137,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6021,7 +6150,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6044,7 +6173,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6056,7 +6185,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6069,7 +6198,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6106,7 +6235,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6118,7 +6247,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6131,7 +6260,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Definition) GetId() string {
@@ -6181,7 +6310,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6193,7 +6322,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6206,7 +6335,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6253,7 +6382,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6265,7 +6394,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6278,7 +6407,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6311,7 +6440,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6323,7 +6452,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6336,7 +6465,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6358,7 +6487,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6370,7 +6499,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6383,7 +6512,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6430,7 +6559,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6442,7 +6571,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6455,7 +6584,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6490,7 +6619,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6502,7 +6631,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6515,7 +6644,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6613,7 +6742,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6625,7 +6754,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6638,7 +6767,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6686,7 +6815,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6698,7 +6827,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6711,7 +6840,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6762,7 +6891,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6774,7 +6903,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6787,7 +6916,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6848,7 +6977,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6860,7 +6989,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6873,7 +7002,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ApiKey) GetName() string {
@@ -6935,7 +7064,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6947,7 +7076,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6960,7 +7089,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -6976,7 +7105,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6988,7 +7117,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7001,7 +7130,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7022,7 +7151,7 @@ var File_team_v1_config_proto protoreflect.FileDescriptor
 
 const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"\xcf\r\n" +
+	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"\xcf\r\n" +
 	"\fServerConfig\x12\xcf\x01\n" +
 	"\aversion\x18\x01 \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
 	"\x0econfig.version\x1a\x99\x01this in ['v1', 'v2'] ? '' : this == '' ? 'version is missing; add version: v2 as the first line' : 'version \"' + this + '\" is unknown; write version: v2'R\aversion\x12\x80\x02\n" +
@@ -7049,7 +7178,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xd3\x12\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x9e\x13\n" +
 	"\vModelConfig\x12\xc8\x02\n" +
 	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
 	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
@@ -7072,13 +7201,36 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x0econtext_window\x18\v \x01(\x05B\x81\x01\xbaH~\xba\x01{\n" +
 	"\x14model.context_window\x12Xcontext_window must be 1 or more; remove it to use that of the provider's largest models\x1a\tthis >= 0R\rcontextWindow\x12\x10\n" +
 	"\x03api\x18\f \x01(\bR\x03api\x12)\n" +
-	"\x10send_traceparent\x18\r \x01(\bR\x0fsendTraceparent:\xbe\x06\xbaH\xba\x06\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xb6\x02\n" +
-	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xce\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0 && !this.send_traceparent)\x1a\xde\x01\n" +
+	"\x10send_traceparent\x18\r \x01(\bR\x0fsendTraceparent\x122\n" +
+	"\bsettings\x18\x0e \x01(\v2\x16.team.v1.ModelSettingsR\bsettings:\xd5\x06\xbaH\xd1\x06\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xcd\x02\n" +
+	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xe5\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0 && !this.send_traceparent && !has(this.settings))\x1a\xde\x01\n" +
 	"\n" +
 	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
 	"\n" +
-	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1aH!(this.provider in ['openai', 'anthropic', 'gemini']) || this.file == ''\"\xc7\x05\n" +
+	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1aH!(this.provider in ['openai', 'anthropic', 'gemini']) || this.file == ''\"\xa6\b\n" +
+	"\rModelSettings\x12\x8c\x01\n" +
+	"\vtemperature\x18\x01 \x01(\x01Be\xbaHb\xba\x01_\n" +
+	"\x14settings.temperature\x12+temperature must be 0 to 2; for example 0.7\x1a\x1athis >= 0.0 && this <= 2.0H\x00R\vtemperature\x88\x01\x01\x12\x86\x01\n" +
+	"\x05top_p\x18\x02 \x01(\x01Bl\xbaHi\xba\x01f\n" +
+	"\x0esettings.top_p\x129top_p must be more than 0, and at most 1; for example 0.9\x1a\x19this > 0.0 && this <= 1.0H\x01R\x04topP\x88\x01\x01\x12\x17\n" +
+	"\x04seed\x18\x03 \x01(\x03H\x02R\x04seed\x88\x01\x01\x12\x99\x01\n" +
+	"\x04stop\x18\x04 \x03(\tB\x84\x01\xbaH\x80\x01\xba\x01}\n" +
+	"\rsettings.stop\x12Bstop must list 1 to 16 texts that are not empty; remove the others\x1a(size(this) <= 16 && this.all(s, s != '')R\x04stop\x12\xaa\x01\n" +
+	"\x10reasoning_effort\x18\x05 \x01(\tB\x7f\xbaH|\xba\x01y\n" +
+	"\x19settings.reasoning_effort\x12Breasoning_effort must be one word; for example low, medium or high\x1a\x18this.matches('^[a-z]*$')R\x0freasoningEffort\x123\n" +
+	"\x13parallel_tool_calls\x18\x06 \x01(\bH\x03R\x11parallelToolCalls\x88\x01\x01\x126\n" +
+	"\n" +
+	"extra_body\x18\a \x01(\v2\x17.google.protobuf.StructR\textraBody\x12\xb6\x01\n" +
+	"\aheaders\x18\b \x03(\v2#.team.v1.ModelSettings.HeadersEntryBw\xbaHq\x9a\x01n\"l\xba\x01i\n" +
+	"\x10settings.headers\x124this is not the name of a header; for example X-Team\x1a\x1fthis.matches('^[A-Za-z0-9-]+$')\x80\x01\x01R\aheaders\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0e\n" +
+	"\f_temperatureB\b\n" +
+	"\x06_top_pB\a\n" +
+	"\x05_seedB\x16\n" +
+	"\x14_parallel_tool_calls\"\xc7\x05\n" +
 	"\x05Price\x12w\n" +
 	"\x05input\x18\x01 \x01(\x01Ba\xbaH^\xba\x01[\n" +
 	"\x05price\x124a price must be 0 or more; in USD per million tokens\x1a\x1cthis >= 0.0 && !this.isInf()R\x05input\x12y\n" +
@@ -7158,7 +7310,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xb0\x17\n" +
+	"\x06UNSAFE\x10\x03\"\x86\x19\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -7192,12 +7344,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04card\x18\x14 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card\x12G\n" +
 	"\fon_truncated\x18\x15 \x01(\x0e2\x1a.team.v1.OnTruncated.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\vonTruncated\x12\x1f\n" +
 	"\vallow_empty\x18\x16 \x01(\bR\n" +
-	"allowEmpty:\x92\v\xbaH\x8e\v\x1a\xad\x03\n" +
+	"allowEmpty\x122\n" +
+	"\bsettings\x18\x17 \x01(\v2\x16.team.v1.ModelSettingsR\bsettings:\xb4\f\xbaH\xb0\f\x1a\xad\x03\n" +
 	"\n" +
 	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\x89\x02\n" +
 	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xb3\x01\n" +
 	"\fagent.memory\x12@memory is only allowed for an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
-	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xef\x01\n" +
+	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9f\x01\n" +
+	"\x0eagent.settings\x12dsettings are only allowed for an agent with a model of its own; set model, or move them to the model\x1a'this.model != '' || !has(this.settings)\x1a\xef\x01\n" +
 	"\x13agent.model_answers\x12Yon_truncated and allow_empty are only allowed for an agent with a model; remove them here\x1a}this.model != '' || (this.on_truncated == 0 && !this.allow_empty) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
 	"\a_memory\"C\n" +
 	"\vOnTruncated\"4\n" +
@@ -7918,7 +8072,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 88)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(OnTruncated_Value)(0),       // 1: team.v1.OnTruncated.Value
@@ -7935,232 +8089,239 @@ var file_team_v1_config_proto_goTypes = []any{
 	(Permission_Value)(0),        // 12: team.v1.Permission.Value
 	(*ServerConfig)(nil),         // 13: team.v1.ServerConfig
 	(*ModelConfig)(nil),          // 14: team.v1.ModelConfig
-	(*Price)(nil),                // 15: team.v1.Price
-	(*ToolConfig)(nil),           // 16: team.v1.ToolConfig
-	(*ApproveTools)(nil),         // 17: team.v1.ApproveTools
-	(*ApproveMember)(nil),        // 18: team.v1.ApproveMember
-	(*McpTool)(nil),              // 19: team.v1.McpTool
-	(*McpTimeouts)(nil),          // 20: team.v1.McpTimeouts
-	(*Elicit)(nil),               // 21: team.v1.Elicit
-	(*ToolEffect)(nil),           // 22: team.v1.ToolEffect
-	(*AgentConfig)(nil),          // 23: team.v1.AgentConfig
-	(*OnTruncated)(nil),          // 24: team.v1.OnTruncated
-	(*AccessConfig)(nil),         // 25: team.v1.AccessConfig
-	(*CardAccess)(nil),           // 26: team.v1.CardAccess
-	(*ConformanceAgent)(nil),     // 27: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),         // 28: team.v1.ExtendedCard
-	(*Guardrails)(nil),           // 29: team.v1.Guardrails
-	(*Guardrail)(nil),            // 30: team.v1.Guardrail
-	(*ScriptedAgent)(nil),        // 31: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),         // 32: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),            // 33: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 34: team.v1.A2aAgent
-	(*Binding)(nil),              // 35: team.v1.Binding
-	(*TlsConfig)(nil),            // 36: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 37: team.v1.AgentAuth
-	(*TeamConfig)(nil),           // 38: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 39: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 40: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 41: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 42: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 43: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 44: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 45: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 46: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 47: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 48: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 49: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 50: team.v1.WorkflowStep
-	(*Join)(nil),                 // 51: team.v1.Join
-	(*RepeatConfig)(nil),         // 52: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 53: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 54: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 55: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 56: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 57: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 58: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 59: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 60: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 61: team.v1.ServerSettings
-	(*KeepSettings)(nil),         // 62: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 63: team.v1.LogSettings
-	(*LogSampling)(nil),          // 64: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 65: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 66: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 67: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 68: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 69: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 70: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 71: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 72: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 73: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 74: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 75: team.v1.CardSettings
-	(*PushSettings)(nil),         // 76: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 77: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 78: team.v1.SigningKey
-	(*Definition)(nil),           // 79: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 80: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 81: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 82: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 83: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 84: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 85: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 86: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 87: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 88: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 89: team.v1.ApiKey
-	(*Permission)(nil),           // 90: team.v1.Permission
-	(*OidcConfig)(nil),           // 91: team.v1.OidcConfig
-	nil,                          // 92: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 93: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 94: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 95: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 96: team.v1.McpTool.EnvEntry
-	nil,                          // 97: team.v1.McpTool.EffectsEntry
-	nil,                          // 98: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 99: team.v1.Definition.ScriptsEntry
-	nil,                          // 100: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 101: google.protobuf.Duration
-	(*Skill)(nil),                // 102: team.v1.Skill
-	(*Limits)(nil),               // 103: team.v1.Limits
-	(*Retry)(nil),                // 104: team.v1.Retry
-	(OnLimit_Value)(0),           // 105: team.v1.OnLimit.Value
+	(*ModelSettings)(nil),        // 15: team.v1.ModelSettings
+	(*Price)(nil),                // 16: team.v1.Price
+	(*ToolConfig)(nil),           // 17: team.v1.ToolConfig
+	(*ApproveTools)(nil),         // 18: team.v1.ApproveTools
+	(*ApproveMember)(nil),        // 19: team.v1.ApproveMember
+	(*McpTool)(nil),              // 20: team.v1.McpTool
+	(*McpTimeouts)(nil),          // 21: team.v1.McpTimeouts
+	(*Elicit)(nil),               // 22: team.v1.Elicit
+	(*ToolEffect)(nil),           // 23: team.v1.ToolEffect
+	(*AgentConfig)(nil),          // 24: team.v1.AgentConfig
+	(*OnTruncated)(nil),          // 25: team.v1.OnTruncated
+	(*AccessConfig)(nil),         // 26: team.v1.AccessConfig
+	(*CardAccess)(nil),           // 27: team.v1.CardAccess
+	(*ConformanceAgent)(nil),     // 28: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),         // 29: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 30: team.v1.Guardrails
+	(*Guardrail)(nil),            // 31: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 32: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 33: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 34: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 35: team.v1.A2aAgent
+	(*Binding)(nil),              // 36: team.v1.Binding
+	(*TlsConfig)(nil),            // 37: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 38: team.v1.AgentAuth
+	(*TeamConfig)(nil),           // 39: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 40: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 41: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 42: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 43: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 44: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 45: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 46: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 47: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 48: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 49: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 50: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 51: team.v1.WorkflowStep
+	(*Join)(nil),                 // 52: team.v1.Join
+	(*RepeatConfig)(nil),         // 53: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 54: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 55: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 56: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 57: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 58: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 59: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 60: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 61: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 62: team.v1.ServerSettings
+	(*KeepSettings)(nil),         // 63: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 64: team.v1.LogSettings
+	(*LogSampling)(nil),          // 65: team.v1.LogSampling
+	(*TracingSettings)(nil),      // 66: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 67: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 68: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 69: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 70: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 71: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 72: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 73: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 74: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 75: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 76: team.v1.CardSettings
+	(*PushSettings)(nil),         // 77: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 78: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 79: team.v1.SigningKey
+	(*Definition)(nil),           // 80: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 81: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 82: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 83: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 84: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 85: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 86: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 87: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 88: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 89: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 90: team.v1.ApiKey
+	(*Permission)(nil),           // 91: team.v1.Permission
+	(*OidcConfig)(nil),           // 92: team.v1.OidcConfig
+	nil,                          // 93: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 94: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 95: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 96: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 97: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 98: team.v1.McpTool.EnvEntry
+	nil,                          // 99: team.v1.McpTool.EffectsEntry
+	nil,                          // 100: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 101: team.v1.Definition.ScriptsEntry
+	nil,                          // 102: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 103: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 104: google.protobuf.Struct
+	(*Skill)(nil),                // 105: team.v1.Skill
+	(*Limits)(nil),               // 106: team.v1.Limits
+	(*Retry)(nil),                // 107: team.v1.Retry
+	(OnLimit_Value)(0),           // 108: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	92,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	93,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	94,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	95,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	61,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	15,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	101, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	19,  // 7: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	17,  // 8: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	101, // 9: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	101, // 10: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	96,  // 11: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	97,  // 12: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	21,  // 13: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	20,  // 14: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	101, // 15: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	101, // 16: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	101, // 17: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	101, // 18: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	102, // 19: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	103, // 20: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	31,  // 21: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	33,  // 22: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	34,  // 23: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	29,  // 24: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	27,  // 25: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	28,  // 26: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	25,  // 27: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 28: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	1,   // 29: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
-	102, // 30: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	30,  // 31: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	30,  // 32: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	30,  // 33: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	30,  // 34: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	32,  // 35: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	36,  // 36: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	37,  // 37: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	101, // 38: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	3,   // 39: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	37,  // 40: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	101, // 41: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	41,  // 42: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	43,  // 43: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	46,  // 44: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	54,  // 45: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	60,  // 46: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	57,  // 47: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	58,  // 48: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	29,  // 49: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	28,  // 50: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	39,  // 51: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	103, // 52: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	25,  // 53: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 54: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	40,  // 55: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	101, // 56: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	104, // 57: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	4,   // 58: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	18,  // 59: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	39,  // 60: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	44,  // 61: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	45,  // 62: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	50,  // 63: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	5,   // 64: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	47,  // 65: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	48,  // 66: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	101, // 67: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	6,   // 68: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	52,  // 69: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	53,  // 70: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	50,  // 71: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	101, // 72: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	104, // 73: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	55,  // 74: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	8,   // 75: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	7,   // 76: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	105, // 77: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	5,   // 78: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	102, // 79: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	83,  // 80: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	80,  // 81: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	101, // 82: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	76,  // 83: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	77,  // 84: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	81,  // 85: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	74,  // 86: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	75,  // 87: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	98,  // 88: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	70,  // 89: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	71,  // 90: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	68,  // 91: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	66,  // 92: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	62,  // 93: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	63,  // 94: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	101, // 95: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	101, // 96: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	65,  // 97: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	101, // 98: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	101, // 99: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	101, // 100: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	64,  // 101: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	67,  // 102: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	9,   // 103: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	72,  // 104: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	73,  // 105: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	78,  // 106: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	13,  // 107: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	99,  // 108: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	100, // 109: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	10,  // 110: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	89,  // 111: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	91,  // 112: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	85,  // 113: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	11,  // 114: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	88,  // 115: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	101, // 116: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	87,  // 117: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	12,  // 118: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	86,  // 119: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	12,  // 120: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	12,  // 121: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	14,  // 122: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	16,  // 123: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	23,  // 124: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	38,  // 125: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 126: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	72,  // 127: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	128, // [128:128] is the sub-list for method output_type
-	128, // [128:128] is the sub-list for method input_type
-	128, // [128:128] is the sub-list for extension type_name
-	128, // [128:128] is the sub-list for extension extendee
-	0,   // [0:128] is the sub-list for field type_name
+	93,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	94,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	95,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	96,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	62,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	16,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	103, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	15,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
+	104, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	97,  // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	20,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	18,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	103, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	103, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	98,  // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	99,  // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	22,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	21,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
+	103, // 18: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	103, // 19: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	103, // 20: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	103, // 21: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	105, // 22: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	106, // 23: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	32,  // 24: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	34,  // 25: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	35,  // 26: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	30,  // 27: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	28,  // 28: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	29,  // 29: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	26,  // 30: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 31: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	1,   // 32: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
+	15,  // 33: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
+	105, // 34: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	31,  // 35: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	31,  // 36: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	31,  // 37: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	31,  // 38: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	33,  // 39: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	37,  // 40: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	38,  // 41: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	103, // 42: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	3,   // 43: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	38,  // 44: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	103, // 45: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	42,  // 46: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	44,  // 47: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	47,  // 48: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	55,  // 49: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	61,  // 50: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	58,  // 51: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	59,  // 52: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	30,  // 53: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	29,  // 54: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	40,  // 55: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	106, // 56: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	26,  // 57: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 58: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	41,  // 59: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	103, // 60: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	107, // 61: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	4,   // 62: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	19,  // 63: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	40,  // 64: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	45,  // 65: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	46,  // 66: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	51,  // 67: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	5,   // 68: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	48,  // 69: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	49,  // 70: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	103, // 71: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	6,   // 72: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	53,  // 73: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	54,  // 74: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	51,  // 75: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	103, // 76: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	107, // 77: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	56,  // 78: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	8,   // 79: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	7,   // 80: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	108, // 81: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	5,   // 82: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	105, // 83: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	84,  // 84: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	81,  // 85: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	103, // 86: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	77,  // 87: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	78,  // 88: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	82,  // 89: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	75,  // 90: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	76,  // 91: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	100, // 92: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	71,  // 93: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	72,  // 94: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	69,  // 95: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	67,  // 96: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	63,  // 97: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	64,  // 98: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	103, // 99: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	103, // 100: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	66,  // 101: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	103, // 102: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	103, // 103: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	103, // 104: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	65,  // 105: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	68,  // 106: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	9,   // 107: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	73,  // 108: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	74,  // 109: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	79,  // 110: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	13,  // 111: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	101, // 112: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	102, // 113: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	10,  // 114: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	90,  // 115: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	92,  // 116: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	86,  // 117: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	11,  // 118: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	89,  // 119: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	103, // 120: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	88,  // 121: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	12,  // 122: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	87,  // 123: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	12,  // 124: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	12,  // 125: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	14,  // 126: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	17,  // 127: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	24,  // 128: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	39,  // 129: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 130: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	73,  // 131: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	132, // [132:132] is the sub-list for method output_type
+	132, // [132:132] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8171,8 +8332,9 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_info_proto_init()
 	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[10].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[19].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[3].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[11].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[20].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -8182,28 +8344,28 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[20].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[25].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[26].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[34].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[47].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[58].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[27].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[35].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[60].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[68].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[69].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   88,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

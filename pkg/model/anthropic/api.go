@@ -16,6 +16,23 @@ type messagesRequest struct {
 	Tools      []tool      `json:"tools,omitempty"`
 	ToolChoice *toolChoice `json:"tool_choice,omitempty"`
 	Stream     bool        `json:"stream"`
+
+	Temperature   *float64      `json:"temperature,omitempty"`
+	TopP          *float64      `json:"top_p,omitempty"`
+	StopSequences []string      `json:"stop_sequences,omitempty"`
+	OutputConfig  *outputConfig `json:"output_config,omitempty"`
+}
+
+// outputConfig is how much a model reasons, and the schema of the answer, see
+// https://platform.claude.com/docs/en/build-with-claude/structured-outputs.
+type outputConfig struct {
+	Effort string        `json:"effort,omitempty"`
+	Format *outputFormat `json:"format,omitempty"`
+}
+
+type outputFormat struct {
+	Type   string          `json:"type"`
+	Schema json.RawMessage `json:"schema"`
 }
 
 // message is a message of the conversation. Its content are the types of blocks below.
@@ -76,8 +93,9 @@ type tool struct {
 }
 
 type toolChoice struct {
-	Type string `json:"type"`
-	Name string `json:"name"`
+	Type            string `json:"type"`
+	Name            string `json:"name,omitempty"`
+	DisableParallel bool   `json:"disable_parallel_tool_use,omitempty"`
 }
 
 // event is an event of a stream. Which fields it has depends on Type.

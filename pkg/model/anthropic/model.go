@@ -30,7 +30,8 @@ type Config = model.Config
 // contain thinking blocks; they are stored in Turn.state, because the provider needs them in the next
 // request. A Model is safe for concurrent use.
 type Model struct {
-	config Config
+	config  Config
+	refused model.Refusals // schemas
 }
 
 var (

@@ -4,13 +4,21 @@ import (
 	"cmp"
 	"encoding/json"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// request converts a request.
-func (m *Model) request(req *agent.ModelRequest) *messagesRequest {
-	r := &messagesRequest{Model: m.config.Name, MaxTokens: cmp.Or(m.config.Output(req.MaxOutput), DefaultMaxOutput), Stream: true}
+// request converts a request, without what the endpoint has refused.
+func (m *Model) request(req *agent.ModelRequest, without map[string]bool) *messagesRequest {
+	s := m.config.Settings
+	if s == nil {
+		s = &teamv1.ModelSettings{}
+	}
+	r := &messagesRequest{
+		Model: m.config.Name, MaxTokens: cmp.Or(m.config.Output(req.MaxOutput), DefaultMaxOutput), Stream: true,
+		Temperature: s.Temperature, TopP: s.TopP, StopSequences: s.GetStop(), OutputConfig: format(req, s, without),
+	}
 	if req.Instructions != "" {
 		r.System = []textBlock{text(req.Instructions)}
 	}
@@ -20,10 +28,26 @@ func (m *Model) request(req *agent.ModelRequest) *messagesRequest {
 	for _, t := range req.Tools {
 		r.Tools = append(r.Tools, declaration(t))
 	}
-	if req.Force != "" {
-		r.ToolChoice = &toolChoice{"tool", req.Force}
+	one := s.ParallelToolCalls != nil && !s.GetParallelToolCalls()
+	switch {
+	case req.Force != "":
+		r.ToolChoice = &toolChoice{"tool", req.Force, one}
+	case one && len(req.Tools) > 0:
+		r.ToolChoice = &toolChoice{Type: "auto", DisableParallel: true}
 	}
 	return r
+}
+
+// format returns the settings of the output; nil if there are none.
+func format(req *agent.ModelRequest, s *teamv1.ModelSettings, without map[string]bool) *outputConfig {
+	c := &outputConfig{Effort: s.GetReasoningEffort()}
+	if len(req.Schema) > 0 && !without[string(req.Schema)] {
+		c.Format = &outputFormat{"json_schema", req.Schema}
+	}
+	if c.Effort == "" && c.Format == nil {
+		return nil
+	}
+	return c
 }
 
 // add appends a message. Consecutive messages of the same role are merged: the results of calls

@@ -15,7 +15,14 @@ const apiVersion = "2023-06-01"
 func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest) error {
 	h := m.header()
 	h.Set("Accept", "application/json") // what the provider's own libraries send, also for streams
-	return c.Post(ctx, "/v1/messages", h, m.request(req))
+	return m.refused.Post(ctx, c, "/v1/messages", h,
+		func(without map[string]bool) any { return model.WithExtra(m.request(req, without), m.config.Settings) },
+		func(without map[string]bool, why *model.Rejection) string {
+			if c := m.request(req, without).OutputConfig; c == nil || c.Format == nil || !why.Blames("output_config", "output_format", "schema", "structured output") {
+				return ""
+			}
+			return string(req.Schema)
+		})
 }
 
 // header returns the headers of all requests.

@@ -82,8 +82,21 @@ type functionCallingConfig struct {
 	AllowedFunctionNames []string `json:"allowedFunctionNames"`
 }
 
+// generationConfig has the fields of https://ai.google.dev/api/generate-content#generationconfig that this
+// package uses.
 type generationConfig struct {
-	MaxOutputTokens int64 `json:"maxOutputTokens,omitempty"`
+	MaxOutputTokens  int64           `json:"maxOutputTokens,omitempty"`
+	Temperature      *float64        `json:"temperature,omitempty"`
+	TopP             *float64        `json:"topP,omitempty"`
+	Seed             *int64          `json:"seed,omitempty"`
+	StopSequences    []string        `json:"stopSequences,omitempty"`
+	ThinkingConfig   *thinkingConfig `json:"thinkingConfig,omitempty"`
+	ResponseMIMEType string          `json:"responseMimeType,omitempty"`
+	ResponseSchema   json.RawMessage `json:"responseJsonSchema,omitempty"`
+}
+
+type thinkingConfig struct {
+	Level string `json:"thinkingLevel"`
 }
 
 // event is an event of a stream.

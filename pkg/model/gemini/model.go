@@ -24,7 +24,8 @@ type Config = model.Config
 // Thoughts are not part of the text; their signatures are stored in Turn.state. A Model is safe for
 // concurrent use.
 type Model struct {
-	config Config
+	config  Config
+	refused model.Refusals // schemas
 }
 
 var (

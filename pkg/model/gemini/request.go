@@ -28,9 +28,9 @@ const (
 // lenient matches the models that do not require signatures.
 var lenient = regexp.MustCompile(`^(models/)?gemini-[12]\b`)
 
-// request converts a request.
-func (m *Model) request(req *agent.ModelRequest) *generateRequest {
-	r := &generateRequest{Contents: m.contents(req), GenerationConfig: generationConfig{m.config.Output(req.MaxOutput)}}
+// request converts a request, without what the endpoint has refused.
+func (m *Model) request(req *agent.ModelRequest, without map[string]bool) *generateRequest {
+	r := &generateRequest{Contents: m.contents(req), GenerationConfig: m.generation(req, without)}
 	if req.Instructions != "" {
 		r.SystemInstruction = &content{roleUser, []*part{{Text: model.Text(req.Instructions)}}}
 	}
@@ -45,6 +45,25 @@ func (m *Model) request(req *agent.ModelRequest) *generateRequest {
 		r.ToolConfig = &toolConfig{functionCallingConfig{"ANY", []string{req.Force}}}
 	}
 	return r
+}
+
+// generation returns the settings of the answer. Models before Gemini 3 refuse a schema together with
+// functions.
+func (m *Model) generation(req *agent.ModelRequest, without map[string]bool) generationConfig {
+	s := m.config.Settings
+	if s == nil {
+		s = &teamv1.ModelSettings{}
+	}
+	c := generationConfig{
+		MaxOutputTokens: m.config.Output(req.MaxOutput), Temperature: s.Temperature, TopP: s.TopP, Seed: s.Seed, StopSequences: s.GetStop(),
+	}
+	if effort := s.GetReasoningEffort(); effort != "" {
+		c.ThinkingConfig = &thinkingConfig{effort}
+	}
+	if len(req.Schema) > 0 && !without[string(req.Schema)] && (len(req.Tools) == 0 || !lenient.MatchString(m.config.Name)) {
+		c.ResponseMIMEType, c.ResponseSchema = "application/json", req.Schema
+	}
+	return c
 }
 
 // contents converts the conversation. The results of the calls of a turn form one message, and the

@@ -32,7 +32,14 @@ func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest
 		}
 	}
 	path := &url.URL{Path: "/v1beta/" + name + ":streamGenerateContent"}
-	return c.Post(ctx, path.EscapedPath()+"?alt=sse", h, m.request(req))
+	return m.refused.Post(ctx, c, path.EscapedPath()+"?alt=sse", h,
+		func(without map[string]bool) any { return model.WithExtra(m.request(req, without), m.config.Settings) },
+		func(without map[string]bool, why *model.Rejection) string {
+			if m.request(req, without).GenerationConfig.ResponseSchema == nil || !why.Blames("schema", "mime type", "mime_type", "mimetype") {
+				return ""
+			}
+			return string(req.Schema)
+		})
 }
 
 // header returns the headers of all requests.

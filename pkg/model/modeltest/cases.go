@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -47,8 +49,25 @@ func cases() map[string]Case {
 		change(r)
 		return r
 	}
+	settings := func(s *teamv1.ModelSettings) model.Config { return model.Config{Settings: s} }
+	schema := func(r *agent.ModelRequest) {
+		r.Schema = []byte(`{"type":"object","properties":{"score":{"type":"integer"}},"required":["score"],"additionalProperties":false}`)
+	}
+	extra, err := structpb.NewStruct(map[string]any{
+		"top_k": 5, "temperature": nil, "generationConfig": map[string]any{"topK": 5, "temperature": nil}, "thinking": map[string]any{"type": "disabled"},
+	})
+	if err != nil {
+		panic(err)
+	}
 	return map[string]Case{
-		"text": {Request: talk(user("Hi"))},
+		"settings":                    {Config: settings(&teamv1.ModelSettings{Temperature: new(0.0), TopP: new(0.5), Seed: new(int64(7)), Stop: []string{"END", "\n\n"}, ReasoningEffort: "low", ParallelToolCalls: new(false)}), Request: talk(user("Hi"))},
+		"settings with tools":         {Config: settings(&teamv1.ModelSettings{ParallelToolCalls: new(false)}), Request: with(talk(user("Hi")), func(r *agent.ModelRequest) { r.Tools = tools })},
+		"settings with a forced tool": {Config: settings(&teamv1.ModelSettings{ParallelToolCalls: new(false)}), Request: with(talk(user("Hi")), func(r *agent.ModelRequest) { r.Tools, r.Force = tools, "clock" })},
+		"an extra body":               {Config: settings(&teamv1.ModelSettings{Temperature: new(0.5), ExtraBody: extra}), Request: with(talk(user(odd)), func(r *agent.ModelRequest) { r.Tools = tools[:1] })},
+		"headers":                     {Config: model.Config{APIKey: secretKey, Headers: map[string]secret.Secret{"X-Team": secret.New("desk"), "authorization": secret.New("Basic other")}}, Request: talk(user("Hi"))},
+		"a schema":                    {Request: with(talk(user("Hi")), schema)},
+		"a schema and tools":          {Request: with(with(talk(user("Hi")), schema), func(r *agent.ModelRequest) { r.Tools = tools[1:2] })},
+		"text":                        {Request: talk(user("Hi"))},
 		"turns": {Request: with(talk(user("Hi"), says("Hello."), user(odd), says("Ok."), user("Bye")), func(r *agent.ModelRequest) {
 			r.Instructions = "Be brief.\n" + odd
 		})},

@@ -19,7 +19,14 @@ const (
 
 // request converts a request, without what the endpoint has refused.
 func (m *Model) request(req *agent.ModelRequest, without map[string]bool) *request {
-	r := &request{Model: m.config.Name, Stream: true, Messages: m.messages(req, without)}
+	s := m.config.Settings
+	if s == nil {
+		s = &teamv1.ModelSettings{}
+	}
+	r := &request{
+		Model: m.config.Name, Stream: true, Messages: m.messages(req, without),
+		Temperature: s.Temperature, TopP: s.TopP, Seed: s.Seed, Stop: s.GetStop(), ReasoningEffort: s.GetReasoningEffort(),
+	}
 	if !without[usageInStream] {
 		r.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
@@ -30,6 +37,9 @@ func (m *Model) request(req *agent.ModelRequest, without map[string]bool) *reque
 	}
 	for _, t := range req.Tools {
 		r.Tools = append(r.Tools, declaration(t))
+	}
+	if len(req.Tools) > 0 { // it is refused without tools
+		r.ParallelToolCalls = s.ParallelToolCalls
 	}
 	if req.Force != "" {
 		r.ToolChoice = &toolChoice{Type: "function"}
@@ -45,9 +55,9 @@ func (m *Model) format(req *agent.ModelRequest, without map[string]bool) *respon
 	switch {
 	case len(req.Schema) == 0, len(req.Tools) > 0 && !m.isOpenAI():
 		return nil
-	case !without[jsonSchema]:
+	case !without[jsonSchema+string(req.Schema)]:
 		return &responseFormat{Type: "json_schema", JSONSchema: &namedSchema{Name: "answer", Schema: req.Schema}}
-	case !without[jsonObject]:
+	case !without[jsonObject+string(req.Schema)]:
 		return &responseFormat{Type: "json_object", Schema: req.Schema}
 	}
 	return nil

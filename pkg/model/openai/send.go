@@ -12,8 +12,8 @@ import (
 const (
 	usageInStream = "stream_options"
 	maxTokens     = "max_tokens"    // max_completion_tokens is sent instead
-	jsonSchema    = "json_schema"   // response_format has the type json_object instead
-	jsonObject    = "json_object"   // there is no response_format
+	jsonSchema    = "json_schema "  // response_format of the schema that follows has the type json_object
+	jsonObject    = "json_object "  // there is no response_format for the schema that follows
 	systemRole    = "system"        // the instructions are part of the first message of the user
 	emptyContent  = "empty content" // of turns with calls
 	beside        = "beside"        // what was sent beside a turn is not sent back
@@ -28,7 +28,7 @@ func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest
 	h := m.header()
 	h.Set("Accept", "text/event-stream")
 	return m.refused.Post(ctx, c, "/chat/completions", h,
-		func(without map[string]bool) any { return m.request(req, without) },
+		func(without map[string]bool) any { return model.WithExtra(m.request(req, without), m.config.Settings) },
 		func(without map[string]bool, why *model.Rejection) string { return m.blame(req, without, why) })
 }
 
@@ -48,10 +48,10 @@ func (m *Model) blame(req *agent.ModelRequest, without map[string]bool, why *mod
 	switch {
 	case r.StreamOptions != nil && why.Blames("stream_options", "include_usage"):
 		return usageInStream
-	case r.ResponseFormat != nil && format && !without[jsonSchema]:
-		return jsonSchema
+	case r.ResponseFormat != nil && format && !without[jsonSchema+string(req.Schema)]:
+		return jsonSchema + string(req.Schema)
 	case r.ResponseFormat != nil && format:
-		return jsonObject
+		return jsonObject + string(req.Schema)
 	case r.MaxTokens != 0 && why.Blames("max_completion_tokens") && why.Blames("'max_tokens' is not supported", "unsupported parameter", "unsupported_parameter"):
 		return maxTokens
 	case why.Blames("reasoning_content") && lacks(r):
