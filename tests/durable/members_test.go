@@ -223,13 +223,14 @@ func echo(member, text string) string { return member + "<" + text + ">" }
 func mind(text string) string         { return echo("mind", text) }
 func gamma(text string) string        { return "echo: " + text }
 
-// route is the choice of the router of the team desk: alpha, beta, gamma, end.
+// route is the choice of the router of the team desk: alpha, beta, gamma, end. The last response follows
+// the task in the same message.
 func route(last string) fakellm.Turn {
 	next := `"finish"`
 	switch {
-	case strings.HasPrefix(last, "Last response, by alpha "):
+	case strings.Contains(last, "\n\nLast response, by alpha "):
 		next = `["beta"]`
-	case strings.HasPrefix(last, "Last response, by beta "):
+	case strings.Contains(last, "\n\nLast response, by beta "):
 		next = `["gamma"]`
 	}
 	return fakellm.Turn{Calls: []fakellm.Call{{Name: "route", Arguments: fmt.Sprintf(`{"next": %s, "reason": "its turn"}`, next)}}, Delay: worth(last)}

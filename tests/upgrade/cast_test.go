@@ -114,9 +114,9 @@ func remembers(r *fakellm.Request) fakellm.Turn {
 func routes(r *fakellm.Request) fakellm.Turn {
 	next := `["gamma"]`
 	switch {
-	case strings.HasPrefix(r.Last(), "Last response, by alpha "):
+	case strings.Contains(r.Last(), "Last response, by alpha "):
 		next = fmt.Sprintf("[%q]", middle(r))
-	case strings.HasPrefix(r.Last(), "Last response, by gamma "):
+	case strings.Contains(r.Last(), "Last response, by gamma "):
 		next = `"finish"`
 	}
 	return fakellm.Turn{Calls: []fakellm.Call{{Name: "route", Arguments: fmt.Sprintf(`{"next": %s, "reason": "its turn"}`, next)}}}

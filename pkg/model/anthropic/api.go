@@ -42,8 +42,9 @@ type message struct {
 }
 
 type textBlock struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
+	Type  string        `json:"type"`
+	Text  string        `json:"text"`
+	Cache *cacheControl `json:"cache_control,omitempty"`
 }
 
 type thinkingBlock struct {
@@ -69,6 +70,8 @@ type toolResultBlock struct {
 	ToolUseID string `json:"tool_use_id"`
 	Content   []any  `json:"content"`
 	IsError   bool   `json:"is_error"`
+
+	Cache *cacheControl `json:"cache_control,omitempty"`
 }
 
 // fileBlock is an image or a document.
@@ -76,6 +79,8 @@ type fileBlock struct {
 	Type   string `json:"type"`
 	Source source `json:"source"`
 	Title  string `json:"title,omitempty"`
+
+	Cache *cacheControl `json:"cache_control,omitempty"`
 }
 
 // source is where a file is: in Data, or at URL.
@@ -90,6 +95,8 @@ type tool struct {
 	InputSchema json.RawMessage `json:"input_schema"`
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
+
+	Cache *cacheControl `json:"cache_control,omitempty"`
 }
 
 type toolChoice struct {

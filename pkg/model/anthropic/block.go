@@ -34,7 +34,7 @@ func (b *block) call() *teamv1.ToolCall {
 func (b *block) content() (content any, ok bool) {
 	switch b.Type {
 	case "text":
-		return textBlock{b.Type, b.Text}, strings.TrimSpace(b.Text) != ""
+		return textBlock{Type: b.Type, Text: b.Text}, strings.TrimSpace(b.Text) != ""
 	case "thinking":
 		return thinkingBlock{b.Type, b.Thinking, b.Signature}, true
 	case "redacted_thinking":

@@ -23,7 +23,7 @@ func contents(parts []*a2av1.Part) []any {
 }
 
 // text returns a block with text; the provider rejects blank ones.
-func text(s string) textBlock { return textBlock{"text", model.Text(s)} }
+func text(s string) textBlock { return textBlock{Type: "text", Text: model.Text(s)} }
 
 // toolResult converts the result of a tool, with its files.
 func toolResult(msg agent.ModelMessage) toolResultBlock {

@@ -28,6 +28,9 @@ func (m *Model) request(req *agent.ModelRequest, without map[string]bool) *messa
 	for _, t := range req.Tools {
 		r.Tools = append(r.Tools, declaration(t))
 	}
+	if !without[caching] {
+		r.caches(req)
+	}
 	one := s.ParallelToolCalls != nil && !s.GetParallelToolCalls()
 	switch {
 	case req.Force != "":
@@ -100,5 +103,5 @@ func declaration(t agent.ToolSpec) tool {
 	if len(schema) == 0 {
 		schema = json.RawMessage(`{"properties":{},"type":"object"}`)
 	}
-	return tool{schema, t.Name, t.Description}
+	return tool{InputSchema: schema, Name: t.Name, Description: t.Description}
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
+// caching is the word for cache_control, see model.Refusals. Gateways to other providers may refuse it.
+const caching = "cache_control"
+
 // apiVersion is the version of the API.
 const apiVersion = "2023-06-01"
 
@@ -18,10 +21,14 @@ func (m *Model) send(ctx context.Context, c *model.Call, req *agent.ModelRequest
 	return m.refused.Post(ctx, c, "/v1/messages", h,
 		func(without map[string]bool) any { return model.WithExtra(m.request(req, without), m.config.Settings) },
 		func(without map[string]bool, why *model.Rejection) string {
-			if c := m.request(req, without).OutputConfig; c == nil || c.Format == nil || !why.Blames("output_config", "output_format", "schema", "structured output") {
-				return ""
+			c := m.request(req, without).OutputConfig
+			switch {
+			case why.Blames("cache_control"):
+				return caching
+			case c != nil && c.Format != nil && why.Blames("output_config", "output_format", "schema", "structured output"):
+				return string(req.Schema)
 			}
-			return string(req.Schema)
+			return ""
 		})
 }
 
