@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -56,7 +58,7 @@ func (t *Printer) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Ended:
 		t.ended(ev, k.Ended)
 	case *teamv1.Event_Asked:
-		t.line(ev, t.who(ev), "asks      %s", agent.Text(k.Asked.GetMessage()))
+		t.line(ev, t.who(ev), "asks      %s", question(k.Asked.GetMessage()))
 	case *teamv1.Event_Answered:
 		t.line(ev, people, "answered  %s", agent.Text(k.Answered.GetMessage()))
 	case *teamv1.Event_Spawned:
@@ -69,6 +71,27 @@ func (t *Printer) Event(taskID string, ev *teamv1.Event) {
 		t.checked(ev, k.Checked)
 	default: // text, and events that are only of technical interest
 	}
+}
+
+// question returns the text of a question with its options, and other data as JSON, which an answer
+// may have to refer to.
+func question(m *a2av1.Message) string {
+	text := agent.Text(m)
+	for _, p := range m.GetParts() {
+		if p.GetData() == nil {
+			continue
+		}
+		if options := p.GetData().GetStructValue().GetFields()["options"].GetListValue(); options != nil && len(p.GetData().GetStructValue().GetFields()) == 1 {
+			var names []string
+			for _, o := range options.GetValues() {
+				names = append(names, o.GetStringValue())
+			}
+			text += " [" + strings.Join(names, ", ") + "]"
+		} else if b, err := wire.Marshal(p.GetData()); err == nil {
+			text += " " + string(b)
+		}
+	}
+	return text
 }
 
 // checked prints that a middleware blocked a message or failed.

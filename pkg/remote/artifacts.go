@@ -18,8 +18,9 @@ const (
 
 // artifacts holds the artifacts of a peer's task, in the order in which they arrived.
 type artifacts struct {
-	order []*artifact
-	size  int
+	order  []*artifact
+	size   int
+	newest []*a2av1.Part // of the latest update
 }
 
 // artifact is the content of one artifact so far.
@@ -45,6 +46,7 @@ var errTooMuch = errors.New("sends more data than is accepted")
 // and the other new parts. The error is errTooMuch.
 func (s *artifacts) fold(u *a2av1.Artifact, add bool) (piece, []*a2av1.Part, error) {
 	a := s.find(u.GetArtifactId())
+	s.newest = u.GetParts()
 	size := proto.Size(u)
 	if !add {
 		s.size -= a.size

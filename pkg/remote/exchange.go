@@ -97,7 +97,7 @@ func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) erro
 	key := x.answerKey(answer.GetQuestion())
 	if taskstate.Interrupted(t.GetStatus().GetState()) && !knows(t, key, question) {
 		x.answered = true
-		err := x.converse(x.answer(key, answer))
+		err := x.converse(x.answer(key, question, answer))
 		if !x.tasked && (codeOf(err) == codes.InvalidArgument || codeOf(err) == codes.PermissionDenied && reasonOf(err) == agent.ReasonPermissionDenied) {
 			return x.askAgain(t, err)
 		}
@@ -174,9 +174,10 @@ func before(history []*a2av1.Message) []*a2av1.Part {
 	return agent.TextParts(b.String())
 }
 
-// answer returns the request with the answer to the peer's question.
-func (x *exchange) answer(key string, a *teamv1.Answered) *a2av1.SendMessageRequest {
+// answer returns the request with the answer a to the peer's question q.
+func (x *exchange) answer(key string, q *teamv1.Asked, a *teamv1.Answered) *a2av1.SendMessageRequest {
 	m := foreign(a.GetMessage(), key)
+	m.Parts = asData(q.GetMessage().GetParts(), m.GetParts())
 	m.TaskId, m.ContextId = x.bound.GetTaskId(), x.bound.GetContextId()
 	_, theirs, _ := strings.Cut(a.GetQuestion(), ofPeer)
 	return x.request(m, theirs)

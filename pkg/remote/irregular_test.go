@@ -350,3 +350,53 @@ func TestA_12_EventsOfAnotherVersion(t *testing.T) {
 		t.Errorf("reply %q", got)
 	}
 }
+
+// TestA_12_QuestionInAnArtifact: a question whose status has no message is asked with what the artifact
+// before it says, and a person can answer with data.
+func TestA_12_QuestionInAnArtifact(t *testing.T) {
+	var answers []string
+	waiting := false
+	a := serveCard(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".json") {
+			_, _ = fmt.Fprintf(w, `{"name":"x","capabilities":{"streaming":true},"supportedInterfaces":[{"url":"http://%s","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}]}`, r.Host)
+			return
+		}
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, `{"id":"t","contextId":"c","status":{"state":"TASK_STATE_INPUT_REQUIRED"}}`)
+			return
+		}
+		var req struct {
+			Message struct{ Parts []json.RawMessage }
+		}
+		_ = json.NewDecoder(r.Body).Decode(&req)
+		w.Header().Set("Content-Type", wire.TypeSSE)
+		if waiting {
+			answers = append(answers, strings.ReplaceAll(string(req.Message.Parts[0]), " ", ""))
+			_, _ = io.WriteString(w, `data: {"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"},"artifacts":[{"artifactId":"b","parts":[{"text":"paid"}]}]}}`+"\n\n")
+			return
+		}
+		waiting = true
+		for _, event := range []string{
+			`{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`,
+			`{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","name":"Interrupt","parts":[{"data":{"id":"i1","value":{"question":"Pay?","options":["yes","no"]}}}]},"lastChunk":true}}`,
+			`{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_INPUT_REQUIRED"}}}`,
+		} {
+			_, _ = io.WriteString(w, "data: "+event+"\n\n")
+		}
+	})
+	j := newJournal("pay")
+	if err := j.play(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	q := last(j, (*teamv1.Event).GetAsked).GetMessage()
+	if !strings.HasPrefix(texts(q), "Pay?") || len(q.GetParts()) != 3 || q.GetParts()[2].GetData().GetStructValue().GetFields()["options"].GetListValue() == nil {
+		t.Errorf("asked %v, want the question, its data and its options", q)
+	}
+	j.answer(`{"resume": "yes"}`)
+	if err := j.play(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(j.reply.GetMessage()); got != "paid" || len(answers) != 1 || answers[0] != `{"data":{"resume":"yes"}}` {
+		t.Errorf("reply %q, after the answers %q", got, answers)
+	}
+}

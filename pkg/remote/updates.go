@@ -156,6 +156,9 @@ const ofPeer = "/"
 func (x *exchange) ask(kind teamv1.Asked_Kind, s *a2av1.TaskStatus, metadata *structpb.Struct) error {
 	m := own(s.GetMessage())
 	if len(m.GetParts()) == 0 {
+		m = &a2av1.Message{Role: a2av1.Role_ROLE_AGENT, Parts: x.output.newest}
+	}
+	if m.Parts = explained(m.GetParts()); len(m.GetParts()) == 0 {
 		m = agent.NewMessage("more input is needed")
 		if kind == teamv1.Asked_KIND_AUTH {
 			m = agent.NewMessage("authentication is needed")

@@ -2,7 +2,11 @@ package page
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -531,5 +535,55 @@ func TestR_003_28_Narrow(t *testing.T) {
 	p.shot("narrow-running")
 	p.do(chromedp.ScrollIntoView(chromedp.CSS("#trace")))
 	p.shot("narrow-trace")
+	p.healthy(server)
+}
+
+// payer serves an A2A agent that asks in an artifact's data, and wants its answer as data. It returns
+// its address.
+func payer(t *testing.T) string {
+	t.Helper()
+	asked := false
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, ".json") {
+			_, _ = fmt.Fprintf(w, `{"name":"payer","description":"Pays.","version":"1","capabilities":{},"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],
+				"skills":[{"id":"pay","name":"pay","description":"Pays.","tags":["pay"]}],"supportedInterfaces":[{"url":"http://%s","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}]}`, r.Host)
+			return
+		}
+		const waiting = `{"id":"t","contextId":"c","status":{"state":"TASK_STATE_INPUT_REQUIRED"},"artifacts":[{"artifactId":"a","parts":[{"data":{"id":"i1","value":{"question":"Pay ann?"}}}]}]}`
+		body, _ := io.ReadAll(r.Body)
+		answer := strings.ReplaceAll(string(body), " ", "")
+		switch {
+		case r.Method == http.MethodGet:
+			_, _ = io.WriteString(w, waiting)
+		case !asked:
+			asked = true
+			_, _ = io.WriteString(w, `{"task":`+waiting+`}`)
+		case strings.Contains(answer, `"data":{"resume":{"pay":true}}`):
+			_, _ = io.WriteString(w, `{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"},"artifacts":[{"artifactId":"b","parts":[{"text":"Ann is paid."}]}]}}`)
+		default:
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"answer with data"}}`)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// TestS_51_QuestionsWithData: a question in data is shown, and answered with data.
+func TestS_51_QuestionsWithData(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	if err := os.WriteFile(file, []byte("version: v2\nagents: {payer: {a2a: {card: "+payer(t)+"}}}\nteams: {desk: {workflow: {steps: [{id: pay, agent: payer}]}}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, server := open(t, 1280, 900), interoprig.Serve(t, interoprig.BuildServer(t), file).URL
+	p.goTo(server + "/#team=desk")
+	p.say("Pay ann")
+	p.shows(".questions form label", "Pay ann?")
+	p.clickOn(".questions summary", "Show the data")
+	p.shows(".questions pre", `"id": "i1"`)
+	p.shot("data")
+	p.do(chromedp.SendKeys(chromedp.CSS(".questions textarea"), `{"resume": {"pay": true}}`))
+	p.clickOn(".questions button.send", "Send this answer")
+	p.shows("#trace .io", "Ann is paid.")
 	p.healthy(server)
 }

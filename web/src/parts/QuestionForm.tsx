@@ -68,6 +68,7 @@ export function QuestionForm({ client, task, question, message, approval, late }
         </div>
       )}
       {approval && <Decision approval={approval} idle={idle} give={(answer) => void give(answer)} />}
+      {!approval && <WithData data={data(message)} idle={idle} give={(answer) => void give(answer)} />}
       <p role="status">{given && `Answered: ${given}`}</p>
       {call.error && <p role="alert">{call.error}</p>}
     </form>
@@ -111,6 +112,40 @@ function Decision({ approval, idle, give }: DecisionProps) {
       </div>
     </details>
   );
+}
+
+interface WithDataProps {
+  data: unknown[];
+  idle: boolean;
+  give: (answer: string) => void;
+}
+
+/** WithData shows the data of a question, and sends any answer: a text, or data, which some agents require. */
+function WithData({ data, idle, give }: WithDataProps) {
+  const [answer, setAnswer] = useState("");
+  const id = useId();
+  if (data.length === 0) return null;
+  return (
+    <details class="decision data">
+      <summary>Show the data, or answer with data</summary>
+      <pre>{data.map((d) => JSON.stringify(d, null, 2)).join("\n")}</pre>
+      <label for={id}>Answer, as text or as a JSON object</label>
+      <div class="options">
+        <textarea id={id} rows={4} value={answer} readOnly={!idle} onInput={(e) => setAnswer(e.currentTarget.value)} />
+        <button type="button" class="send" disabled={!answer.trim()} aria-disabled={!idle} onClick={() => give(answer.trim())}>
+          Send this answer
+        </button>
+      </div>
+    </details>
+  );
+}
+
+/** data returns what a question holds besides texts and its options. */
+export function data(m: Message | undefined): unknown[] {
+  return (m?.parts ?? []).flatMap((p) => {
+    const others = p.data !== null && typeof p.data === "object" ? Object.keys(p.data).filter((k) => k !== "options") : [""];
+    return p.data === undefined || others.length === 0 ? [] : [p.data];
+  });
 }
 
 /** options returns the answers that a question offers. */
