@@ -94,8 +94,7 @@ func (d *document) add(a Addition) {
 	}
 	d.added = append(d.added, addedLines{file: a.Name, after: len(d.lines)})
 	shift(own.root, len(d.lines))
-	d.lines = append(d.lines, own.lines...)
-	maps.Copy(d.names, own.names)
+	d.append(own.lines)
 	d.entries(own.root, func(key, value *yaml.Node) bool {
 		switch key.Value {
 		case "version":

@@ -74,7 +74,7 @@ func TestC_07_CostsOfAdditions(t *testing.T) {
 // nothing of the server to callers who may only manage teams.
 func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 	for _, c := range []struct{ name, data, want string }{
-		{"no YAML", "teams: [", `new:1:8  this [ is never closed (close it with ])`},
+		{"no YAML", "teams: [", `new:1:9  a value is missing before this (add it, or close the bracket that is open)`},
 		{"another section", "models: {m: {provider: openai}}", `new:1:1  "models" belongs in the server's configuration file (a team document may define only agents and teams; it uses models and tools of the file by name)`},
 		{"an id of the file", "agents:\n  desk: {model: script, instructions: x}", `new:2:3  "desk" already exists (choose another id; this one is defined in the server's configuration file)`},
 		{"an id of another addition", "teams:\n  other: {}", `new:2:3  "other" already exists (choose another id; this one is defined in line 1 of first)`},

@@ -56,6 +56,9 @@ func (d *document) expand(n *yaml.Node, path []any, lookup lookup) []missing {
 				d.damage(n, parent)
 				out = append(out, *gap)
 			}
+			if !strings.HasPrefix(s, "$$") && !strings.HasSuffix(s, ":-"+value+"}") {
+				d.conceal(value)
+			}
 			return value
 		})
 		n.Tag = "" // the type depends on the replaced text

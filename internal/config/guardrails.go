@@ -129,7 +129,7 @@ func (k *checker) schema(file string, read map[string]bool, path ...any) {
 	s, err := guard.ParseSchema(k.Path(file), data)
 	var faults guard.Faults
 	if errors.As(err, &faults) {
-		text := NewText(data, nil)
+		text := NewText(data)
 		for _, f := range faults {
 			k.faults = append(k.faults, text.Fault(f.File, f.Line, f.Col, f.Message, f.Hint))
 		}

@@ -31,7 +31,7 @@ func (k *checker) script(model, file string) {
 	var faults scripted.Faults
 	switch {
 	case errors.As(err, &faults):
-		text := NewText(data, nil)
+		text := NewText(data)
 		for _, f := range faults {
 			k.faults = append(k.faults, text.Fault(f.File, f.Line, f.Col, f.Message, f.Hint))
 		}

@@ -92,12 +92,23 @@ func isSecret(f protoreflect.FieldDescriptor) bool {
 	return o.GetDebugRedact()
 }
 
+// secretKind is what the values of a key with secrets are.
+type secretKind int
+
+const (
+	secretText secretKind = 1 + iota
+	secretMap             // a mapping of names to secrets
+)
+
 // secretFields returns the keys of the configuration file whose values are secrets.
-var secretFields = sync.OnceValue(func() map[string]bool {
-	names := map[string]bool{}
+var secretFields = sync.OnceValue(func() map[string]secretKind {
+	names := map[string]secretKind{}
 	eachField(func(f protoreflect.FieldDescriptor) {
-		if isSecret(f) {
-			names[f.TextName()] = true
+		switch {
+		case isSecret(f) && f.IsMap():
+			names[f.TextName()] = secretMap
+		case isSecret(f) && !f.ContainingMessage().IsMapEntry():
+			names[f.TextName()] = secretText
 		}
 	})
 	return names
@@ -169,3 +180,28 @@ func (c *Config) SecretFiles() []string {
 
 // String names the file only.
 func (c *Config) String() string { return "configuration " + c.File }
+
+// eachField calls visit for each field of the messages of configuration files and test files.
+func eachField(visit func(protoreflect.FieldDescriptor)) {
+	seen := map[protoreflect.FullName]bool{}
+	var message func(m protoreflect.MessageDescriptor)
+	message = func(m protoreflect.MessageDescriptor) {
+		if seen[m.FullName()] {
+			return
+		}
+		seen[m.FullName()] = true
+		for i := range m.Fields().Len() {
+			f := m.Fields().Get(i)
+			visit(f)
+			if f.IsMap() {
+				f = f.MapValue()
+				visit(f)
+			}
+			if f.Message() != nil && strings.HasPrefix(string(f.Message().FullName()), "team.") {
+				message(f.Message())
+			}
+		}
+	}
+	message((&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
+	message((&teamv1.ScenarioFile{}).ProtoReflect().Descriptor())
+}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
@@ -97,10 +96,6 @@ func (s *Source) Faults() Faults {
 	}
 	return tidy(s.d.faults)
 }
-
-// Declare allows the faults of this file to show the names that a configuration declares. It is
-// used for a file that tests that configuration.
-func (s *Source) Declare(c *Config) { maps.Copy(s.d.names, c.document.names) }
 
 // Suggest returns a hint for a name that is not among the known ones.
 func Suggest(name string, known []string) string { return suggest(name, known) }

@@ -5,16 +5,18 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+	yamlv4 "go.yaml.in/yaml/v4"
 )
 
 // parse parses a file into nodes. If the document returned has no root, it has faults.
 func parse(file string, data []byte) *document {
-	d := &document{Text: NewText(data, nil), file: file, damaged: map[*yaml.Node]bool{}}
+	d := &document{Text: NewText(data), file: file, damaged: map[*yaml.Node]bool{}}
 	if line, col, ok := badText(data); !ok {
 		d.faultAt(line, col, "the file is not UTF-8 text", "save it as UTF-8")
 		return d
@@ -26,7 +28,7 @@ func parse(file string, data []byte) *document {
 			d.faultAt(1, 1, "the file is empty", "a file starts with: version: v2")
 			return d
 		}
-		d.syntax(err)
+		d.syntax(data, err)
 		return d
 	}
 	err := dec.Decode(&second)
@@ -34,7 +36,7 @@ func parse(file string, data []byte) *document {
 	case err == nil:
 		d.fault(&second, "a second document begins here; a file must contain only one", "remove the line --- and what follows, or put it into a file of its own")
 	case !errors.Is(err, io.EOF):
-		d.syntax(err)
+		d.syntax(data, err)
 		return d
 	}
 	d.accept(first.Content[0])
@@ -50,29 +52,118 @@ func (d *document) accept(root *yaml.Node) {
 		d.fault(root, "expected keys such as version, agents and teams, got "+kindOf(root), "a file starts with: version: v2")
 	default:
 		d.root = root
-		d.declare(root)
 	}
+}
+
+// syntax reports why a text is not YAML. The parser that reads files only names lines, often that before the cause; a
+// newer version of it names the place.
+func (d *document) syntax(data []byte, err error) {
+	var refused *yamlv4.LoadError
+	if errors.As(yamlv4.Unmarshal(data, new(yamlv4.Node)), &refused) {
+		line, col, message, hint := d.explain(refused)
+		d.faultAt(line, col, message, hint)
+		return
+	}
+	line, message := lineOf(err)
+	line = min(max(line, 1), len(d.lines))
+	d.faultAt(line, indentOf(d.lines[line-1])+1, "not YAML: "+message, hintQuotes)
 }
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// syntax reports why a text is not YAML. The parser's error names the place where it stopped, often
-// far from the cause, so it is only used if findMistake finds no cause.
-func (d *document) syntax(err error) {
-	if m := findMistake(d.lines); m != nil {
-		d.faultAt(m.line, m.col, m.message, m.hint)
-		return
-	}
-	line, message := 1, err.Error()
+// lineOf returns the line and the words of an error of the parser that reads files, which counts the lines of errors
+// about what it expected from 0.
+func lineOf(err error) (line int, message string) {
+	line, message = 1, err.Error()
 	if m := yamlError.FindStringSubmatch(message); m != nil {
-		if m[1] != "" {
-			line, _ = strconv.Atoi(m[1])
-		}
 		message = m[2]
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line = n
+		}
+		if strings.HasPrefix(message, "did not find expected") && m[1] != "" {
+			line++
+		}
 	}
 	message, _, _ = strings.Cut(message, " '") // what the parser quotes may be a secret
-	line = min(max(line, 1), len(d.lines))
-	d.faultAt(line, indentOf(d.lines[line-1])+1, "not YAML: "+message, "check the indentation and the quotes of this line and the one above")
+	return line, message
+}
+
+func indentOf(text string) int { return len(text) - len(strings.TrimLeft(text, " ")) }
+
+// Hints of faults of the syntax.
+const (
+	hintQuotes = "check the indentation; put text with : ? , { or [ in it in quotes"
+	hintIndent = `indent it like its neighbors; put text with quotes, brackets or ": " in it in quotes as a whole`
+	hintComma  = "write a comma between entries, close each bracket, and put text with : ? , { or [ in it in quotes"
+)
+
+// explanations are what the parser finds wrong, by the beginning of its words, and what is said in place of them.
+var explanations = []struct {
+	says, message, hint string
+	context             string // what the parser was reading; its beginning is named
+}{
+	{"mapping values are not allowed", "unexpected colon", `put text with ": " in it in quotes; a key needs a line of its own, indented like its neighbors, and a colon and a space after the key above`, ""},
+	{"did not find expected key", "expected a key", hintIndent, "the mapping"},
+	{"did not find expected '-' indicator", "expected a list entry", "begin it with a dash and a space; " + hintIndent, "the list"},
+	{"did not find expected ','", "expected a comma or the closing bracket", hintComma, bracket},
+	{"could not find expected ':'", "a colon is missing after a key", "write KEY: and a space before the value; put text of several lines in quotes, or below KEY: |", atContext},
+	{"block sequence entries are not allowed", "a list cannot begin behind a key", "write it on the next line, or write [one, two]", ""},
+	{"found a tab", "this line is indented with a tab", "indent it with spaces", ""},
+	{"found unexpected end of stream", "this quote is never closed", "close it, or write the text without quotes", atContext},
+	{"did not find expected node content", "a value is missing before this", "add it, or close the bracket that is open", ""},
+	{"found unknown escape character", "unknown escape sequence in double quotes", `write \\ for a backslash, or put the value in single quotes`, ""},
+	{"unknown anchor", "aliases are not supported", "write the value out, or put text that begins with * in quotes", ""},
+}
+
+const (
+	// atContext says that the place of an error is where what the parser was reading begins.
+	atContext = "at"
+	bracket   = "the bracket"
+)
+
+// end returns the line and the column of the last character of the text that is not a space.
+func (d *document) end() (line, col int) {
+	for i, text := range slices.Backward(d.lines) {
+		if text = strings.TrimRight(text, " \t"); text != "" {
+			return i + 1, utf8.RuneCountInString(text)
+		}
+	}
+	return 1, 1
+}
+
+// explain returns the place of an error of the parser, and what it says to users.
+func (d *document) explain(e *yamlv4.LoadError) (line, col int, message, hint string) {
+	place, context := e.Mark, ""
+	message, hint = "not YAML: "+e.Message, hintQuotes
+	for _, x := range explanations {
+		if strings.HasPrefix(e.Message, x.says) {
+			message, hint, context = x.message, x.hint, x.context
+		}
+	}
+	last, width := d.end()
+	switch atEnd := place.Line > last || place.Line == last && place.Column > width; {
+	case context == atContext && e.ContextMark.Line > 0:
+		place = e.ContextMark
+	case atEnd && context == bracket:
+		place, message = e.ContextMark, "this bracket is never closed"
+	case atEnd:
+		place.Line, place.Column = last, width+1
+	}
+	line = min(max(place.Line, 1), len(d.lines))
+	text := d.lines[line-1]
+	col = min(max(place.Column, 1), utf8.RuneCountInString(text)+1)
+	if c := text[byteAt(text, col):]; strings.HasPrefix(e.Message, "found character that cannot start") && c != "" {
+		if message, hint = "a value cannot begin with "+quote(c[:1]), "put the value in quotes"; c[0] == '\t' {
+			message, hint = "this line is indented with a tab", "indent it with spaces"
+		}
+	}
+	if strings.Contains(text, ": {{") {
+		message, hint = "a value that begins with {{ must be in quotes", `put the value in quotes: "{{...}}"`
+	}
+	if context != "" && context != atContext && e.ContextMark.Line > 0 && e.ContextMark.Line < line {
+		hint += "; " + context + " begins in line " + strconv.Itoa(e.ContextMark.Line)
+	}
+	return line, col, message, hint
 }
 
 // badText returns the position of the first byte that is not valid UTF-8. ok is true if all of data

@@ -104,7 +104,6 @@ func (r *reader) read() error {
 		return err
 	}
 	r.loaded = def
-	r.Declare(def)
 	r.known(nil, r.message.GetModels(), r.message.GetAgents())
 	for i, s := range r.message.GetScenarios() {
 		if err := r.scenario([]any{"scenarios", i}, s, def, common); err != nil && !errors.Is(err, errFaults) {
@@ -230,7 +229,7 @@ func (r *reader) script(m *teamv1.ModelScript, at []any) (config.Script, bool) {
 		return config.Script{}, false
 	}
 	s, err := scripted.Parse(r.Path(m.GetFile()), source)
-	text := config.NewText(source, nil)
+	text := config.NewText(source)
 	return config.Script{Script: s, Source: source}, r.isValid(err, file, func(f scripted.Fault) {
 		r.faults = append(r.faults, text.Fault(f.File, f.Line, f.Col, f.Message, f.Hint))
 	})

@@ -346,7 +346,7 @@ func TestConversation(t *testing.T) {
 func TestFaults(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"an unknown key":                {head + "  - {name: n, sent: x}\n", `team_test.yaml:4:15  unknown key "sent"`},
-		"an unknown word":               {head + "  - {name: n, send: x, want: {state: DONE}}\n", `team_test.yaml:4:38  unknown value "…"`},
+		"an unknown word":               {head + "  - {name: n, send: x, want: {state: DONE}}\n", `team_test.yaml:4:38  unknown value "DONE"`},
 		"no scenarios":                  {"version: v1\n", "no scenarios are defined"},
 		"no version":                    {"scenarios: [{name: n, send: x}]\n", "version is missing"},
 		"no name":                       {head + "  - {send: x}\n", "a scenario needs a name"},
@@ -367,12 +367,12 @@ func TestFaults(t *testing.T) {
 		"an unknown member of a path":   {head + "  - {name: n, send: x, want: {failed: [writr/a]}}\n", `"desk" has no member "writr"`},
 		"an unknown member that speaks": {head + "  - {name: n, send: x, want: {said: {writr: {equals: x}}}}\n", `team_test.yaml:4:38  "desk" has no member "writr"`},
 		"an unknown rule":               {head + "  - {name: n, send: x, want: {rules: [wrote]}}\n", `team_test.yaml:4:39  "desk" has no rule "wrote"`},
-		"a step of no workflow":         {head + "  - {name: n, send: x, want: {steps: [draft]}}\n", `"desk" has no step "draft"` + "\n   4 | - {name: …, send: …, want: {steps: [draft]}}\n     |                                     ^ the team has none; remove this"},
+		"a step of no workflow":         {head + "  - {name: n, send: x, want: {steps: [draft]}}\n", `"desk" has no step "draft"` + "\n   4 | - {name: n, send: x, want: {steps: [draft]}}\n     |                                     ^ the team has none; remove this"},
 		"a model over the network":      {head + "  - {name: n, send: x, team: luxury}\n", `team_test.yaml:4:5  "luxury" uses model "slow", which is called over the network`},
 		"an agent over the network":     {head + "  - {name: n, send: x, team: abroad}\n", `"abroad" uses agent "far", which is on another server`},
 		"a tool over the network":       {head + "  - {name: n, send: x, team: online}\n", `"online" uses tool "web", which is called over the network`},
 		"no configuration":              {"version: v1\nconfig: none.yaml\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "none.yaml": the file does not exist`},
-		"a secret for a configuration":  {"version: v1\nconfig: sk-secret\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "…": the file does not exist`},
+		"a configuration that does not exist":  {"version: v1\nconfig: sk-secret\nscenarios: [{name: n, send: x}]\n", `team_test.yaml:2:9  config "sk-secret": the file does not exist`},
 		"one fault beside another":      {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `"desk" has no member "writr"`},
 		"a third one beside them":       {head + "  - {name: n, sent: x}\n  - {name: m, send: x, want: {members: [writr]}}\n  - {name: o, send: x, models: {fats: {file: fast.yaml}}}\n", `team.yaml has no model "fats"`},
 		"a timeout":                     {head + "  - {name: n, send: x, timeout: 0s}\n", "timeout must be more than 0"},

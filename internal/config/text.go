@@ -1,0 +1,293 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agentteams/team-server/pkg/secret"
+)
+
+// Text is the text of a file that faults quote. They show it as it is written, except for the values of keys that hold
+// secrets, the user and the query of URLs, and what replaces ${NAME} and ${file:PATH}.
+type Text struct {
+	lines  []string
+	hidden [][]span // parts of each line that are not shown, in order
+	values []string // values that messages must not quote
+}
+
+// span is a part of a line, from one byte to another.
+type span struct{ from, to int }
+
+// lineBreak matches a YAML line break.
+var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
+
+// NewText returns the text of a file.
+func NewText(data []byte) *Text {
+	t := &Text{}
+	t.append(lineBreak.Split(string(data), -1))
+	return t
+}
+
+// append adds the lines of a file.
+func (t *Text) append(lines []string) {
+	s := scanner{lines: lines, hidden: make([][]span, len(lines))}
+	s.scan()
+	t.lines, t.hidden, t.values = append(t.lines, lines...), append(t.hidden, s.hidden...), append(t.values, s.values...)
+}
+
+// conceal has messages not quote a value, which does not stand in the file.
+func (t *Text) conceal(value string) {
+	if value != "" {
+		t.values = append(t.values, value)
+	}
+}
+
+// Fault returns a fault at a line and column of the text, counted from 1.
+func (t *Text) Fault(file string, line, col int, message, hint string) Fault {
+	message = t.quotable(message)
+	message, _ = mask(message, inURLs(message, nil), 0)
+	return t.Show(Fault{File: file, Line: line, Col: col, Message: message, Hint: hint})
+}
+
+// Show adds the source line to a fault.
+func (t *Text) Show(f Fault) Fault {
+	if f.Line < 1 || f.Line > len(t.lines) {
+		return f
+	}
+	line := t.lines[f.Line-1]
+	if source, caret := mask(line, t.hidden[f.Line-1], byteAt(line, f.Col)); strings.Trim(source, " \t…") != "" {
+		f.Source, f.caret = source, caret
+	}
+	return f
+}
+
+// mask replaces parts of a line by "…". It returns the column, counted from 1, of the character that was at a byte.
+func mask(line string, hidden []span, at int) (masked string, caret int) {
+	var b strings.Builder
+	from := 0
+	write := func(text string, begin int, shown bool) {
+		if at >= begin && at < begin+len(text) {
+			caret = utf8.RuneCountInString(b.String()) + 1
+			if shown {
+				caret += utf8.RuneCountInString(text[:at-begin])
+			}
+		}
+		if !shown {
+			text = "…"
+		}
+		b.WriteString(text)
+	}
+	for _, h := range hidden {
+		write(line[from:h.from], from, true)
+		write(line[h.from:h.to], h.from, false)
+		from = h.to
+	}
+	write(line[from:], from, true)
+	if caret == 0 {
+		caret = utf8.RuneCountInString(b.String()) + 1
+	}
+	return strings.TrimRight(b.String(), " "), caret
+}
+
+// byteAt returns the byte index of the character at col, counted from 1.
+func byteAt(text string, col int) int {
+	for i := range text {
+		if col--; col < 1 {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// quotable returns a message without the values that it must not quote.
+func (t *Text) quotable(message string) string {
+	for _, value := range t.values {
+		message = strings.ReplaceAll(message, strconv.Quote(value), `"…"`)
+		if len(value) >= secret.MinHidden {
+			message = strings.ReplaceAll(message, value, "…")
+		}
+	}
+	return message
+}
+
+// inURLs adds the users and the queries of URLs and addresses in a text to its hidden parts, which it returns in order.
+func inURLs(text string, hidden []span) []span {
+	for _, part := range urlSecrets {
+		for _, at := range part.FindAllStringSubmatchIndex(text, -1) {
+			h := span{at[2], at[3]}
+			if !slices.ContainsFunc(hidden, func(o span) bool { return h.from < o.to && o.from < h.to }) {
+				hidden = append(hidden, h)
+			}
+		}
+	}
+	slices.SortFunc(hidden, func(a, b span) int { return a.from - b.from })
+	return hidden
+}
+
+// urlSecrets match what may be a secret in URLs and addresses, as their first group.
+var urlSecrets = []*regexp.Regexp{
+	regexp.MustCompile(`://([^\s/"'@]+)@`),
+	regexp.MustCompile(`(?:^|[\s"'\[{,])([^\s/"'@:{,]+:[^\s/"'@{,]+)@`),
+	regexp.MustCompile(`://[^\s"'?]*\?([^\s"']+)`),
+	regexp.MustCompile(`\b(?:url|card|address|issuer)["']?:[ \t]*["']?[^\s"'?]*\?([^\s"']+)`),
+}
+
+var (
+	// secretName matches the names of keys that hold secrets, also in files of other programs.
+	secretName = regexp.MustCompile(`(?i)^(|.*[_-])(api-?_?key|key|token|secret|password|passwd|passphrase|credentials?|authorization|bearer)$|apikey$|authtoken$|accesstoken$`)
+	// keyIn matches a key and what separates it from its value.
+	keyIn = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?[ \t]*:`)
+	// keyAlone matches the first word of a line, or of an entry within brackets, whose colon may be missing.
+	keyAlone = regexp.MustCompile(`(^[ \t]*(?:- +)*|[{,][ \t]*)["']?([A-Za-z_][A-Za-z0-9_-]*)["']?(?:[ \t]|$)`)
+	// referenceOnly matches a value that another place has.
+	referenceOnly = regexp.MustCompile(`^["']?\$\{(?:[A-Za-z_][A-Za-z0-9_]*|file:[A-Za-z0-9._/-]+)\}["']?[ \t]*([,}\]#]|$)`)
+)
+
+// isSecretName reports whether values of a key are secrets.
+func isSecretName(key string) bool {
+	return secretFields()[key] != 0 || secretName.MatchString(key)
+}
+
+// scanner finds the values of keys that hold secrets in the lines of a file, which need not be YAML.
+type scanner struct {
+	lines  []string
+	hidden [][]span
+	values []string
+
+	below int    // lines that are indented further belong to a secret; -1 if there is none
+	named bool   // they are a mapping, whose keys are shown
+	block bool   // the next line belongs to it however it is indented
+	quote byte   // the quote that a secret has opened; 0 if there is none
+	open  string // the brackets that a secret has opened
+	next  bool   // a secret within brackets begins in the next line
+}
+
+func (s *scanner) scan() {
+	s.below = -1
+	for i := range s.lines {
+		s.line(i)
+		s.hidden[i] = inURLs(s.lines[i], s.hidden[i])
+	}
+}
+
+// line finds the secrets in a line.
+func (s *scanner) line(i int) {
+	line := s.lines[i]
+	indent := len(line) - len(strings.TrimLeft(line, " \t"))
+	switch {
+	case s.quote != 0 || s.open != "" || s.next && strings.TrimSpace(line) != "":
+		within := s.next
+		s.next = false
+		end := s.value(line, 0, within)
+		s.rest(i, end, 0)
+		s.keys(i, end)
+		return
+	case strings.TrimSpace(line) == "":
+		return
+	case s.below >= 0 && (s.block || indent > s.below || indent == s.below && strings.HasPrefix(line[indent:], "- ")):
+		if k := keyIn.FindStringIndex(line); s.named && k != nil && k[0] == indent {
+			indent = k[1]
+		}
+		s.hide(i, indent, len(line))
+		s.block = false
+		return
+	}
+	s.below = -1
+	s.keys(i, 0)
+}
+
+// keys finds the values of the secret keys of a line, from a byte on.
+func (s *scanner) keys(i, from int) {
+	line := s.lines[i]
+	for from < len(line) {
+		name, end := nextKey(line, from)
+		if name == "" {
+			return
+		}
+		if !isSecretName(name) {
+			from = end
+			continue
+		}
+		if end < len(line) && line[end] == ':' { // after a key without a space
+			end++
+		}
+		begin := end + len(line[end:]) - len(strings.TrimLeft(line[end:], " \t"))
+		s.below, s.named = len(line)-len(strings.TrimLeft(line, " \t-")), secretFields()[name] == secretMap
+		if ref := referenceOnly.FindString(line[begin:]); ref != "" {
+			from, s.below = begin+len(ref), -1
+			continue
+		}
+		within := strings.ContainsAny(line[:begin], "{[")
+		end = s.value(line, begin, within)
+		s.rest(i, end, begin)
+		s.next = within && begin == len(line)
+		s.block = !within && begin < len(line) && strings.ContainsRune("|>", rune(line[begin]))
+		from = max(end, begin+1)
+		if end < len(line) {
+			s.below, s.block = -1, false
+		}
+	}
+}
+
+// nextKey returns the next key of a line from a byte on, and where it ends; "" if there is none. A word without a colon
+// counts if it is the name of a secret.
+func nextKey(line string, from int) (name string, end int) {
+	if at := keyIn.FindStringSubmatchIndex(line[from:]); at != nil {
+		name, end = line[from+at[2]:from+at[3]], from+at[1]
+	}
+	for _, at := range keyAlone.FindAllStringSubmatchIndex(line[from:], -1) {
+		word, first := line[from+at[4]:from+at[5]], from == 0 && at[0] == 0
+		if (name == "" || from+at[1] < end) && (secretFields()[word] != 0 || first && isSecretName(word)) {
+			return word, from + at[1]
+		}
+	}
+	return name, end
+}
+
+// rest hides what value has found, from begin on.
+func (s *scanner) rest(i, end, begin int) {
+	line := s.lines[i]
+	if text := strings.TrimSpace(line[begin:end]); text != "" && text[0] != '#' && text != "|" && text != ">" {
+		s.hide(i, begin, end)
+		s.values = append(s.values, strings.Trim(text, `"':`))
+		if s.named { // each of them is a secret
+			s.values = append(s.values, strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(` {}:,"'$`, r) })...)
+		}
+	}
+}
+
+// value returns the end of a secret that begins, or goes on, at a byte of a line. inFlow says that it is within brackets.
+func (s *scanner) value(line string, from int, inFlow bool) int {
+	for j := from; j < len(line); j++ {
+		c := line[j]
+		switch {
+		case s.quote == '"' && c == '\\':
+			j++
+		case s.quote != 0:
+			if c == s.quote {
+				s.quote = 0
+			}
+		case c == '"' || c == '\'':
+			s.quote = c
+		case c == '{' || c == '[':
+			s.open += string(c)
+		case (c == '}' || c == ']') && s.open != "":
+			s.open = s.open[:len(s.open)-1]
+		case s.open == "" && inFlow && (c == '}' || c == ']' || c == ','):
+			return j
+		}
+	}
+	return len(line)
+}
+
+// hide marks a part of a line as hidden.
+func (s *scanner) hide(i, from, to int) {
+	line := s.lines[i]
+	from += len(line[from:to]) - len(strings.TrimLeft(line[from:to], " \t"))
+	if to = from + len(strings.TrimRight(line[from:to], " \t")); from < to {
+		s.hidden[i] = append(s.hidden[i], span{from, to})
+	}
+}
