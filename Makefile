@@ -99,9 +99,15 @@ interop: ## Run the tests with other implementations of the protocol, and print 
 	cat bin/interop/matrix.md
 
 .PHONY: conformance
-conformance: build ## Run a conformance kit of A2A that you have fetched: make conformance KIT=dir.
+conformance: build ## Run a conformance kit of A2A that you have fetched, KIT=dir, or the tests of ACTS, ACTS=dir.
 	go build -trimpath -o bin/conformance-agent ./tools/conformance/agent
-	go run ./tools/conformance -kit '$(KIT)' $(if $(UPDATE),-doc docs/conformance.md)
+	go run ./tools/conformance $(if $(ACTS),-acts '$(ACTS)',-kit '$(KIT)') $(if $(UPDATE),-doc docs/conformance.md)
+
+# The kits are not part of this repository: without them these parts of the night only say what to fetch.
+.PHONY: night-conformance
+night-conformance: ## Run the conformance kits that TCK and ACTS name.
+	$(if $(TCK),$(MAKE) conformance KIT='$(TCK)' ACTS=,@echo 'not run: fetch github.com/a2aproject/a2a-tck, branch 1.0-dev, and name its folder: make night TCK=dir')
+	$(if $(ACTS),$(MAKE) conformance ACTS='$(ACTS)',@echo 'not run: fetch github.com/a2aproject/A2A, branch conformance-spec, and name its tests: make night ACTS=dir/tests/acts')
 
 .PHONY: night-clients
 night-clients: ## Play agent frameworks of others as clients and as members of a team (2.5 GB of packages).
@@ -118,8 +124,8 @@ bin/litellm/requirements.txt: tests/litellm/requirements.txt
 	cp $< $@
 
 .PHONY: night
-night: ## Run the long tests, part by part, about two hours; what has passed for these files is not run again. PART=name runs one.
-	go run ./tools/night $(PART)
+night: ## Run the long tests, part by part, about two hours; what has passed for these files is not run again. PART=name runs one; TCK=dir and ACTS=dir name conformance kits.
+	TCK='$(abspath $(TCK))' ACTS='$(abspath $(ACTS))' go run ./tools/night $(PART)
 
 .PHONY: week
 week: ## The same with more of what is random, about a day. PART=name runs one.

@@ -2,6 +2,7 @@
 // this server, and compares the tests that did not pass with the recorded deviations.
 //
 //	conformance -server bin/team-server -agent bin/conformance-agent -kit ../a2a-tck
+//	conformance -agent bin/conformance-agent -acts ../A2A/tests/acts
 //
 // It works on a copy of the kit. A test that the kit skips or expects to fail counts as
 // not passed. Each test that did not pass must be in deviations-1.0.yaml or
@@ -10,6 +11,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -23,6 +25,7 @@ import (
 func main() {
 	c := command{out: os.Stdout}
 	flag.StringVar(&c.kit, "kit", "", "folder of the kit: a checkout of it, without changes")
+	flag.StringVar(&c.acts, "acts", "", "folder of the ACTS corpus, tests/acts of a checkout, without changes; it is played instead of a kit")
 	flag.StringVar(&c.server, "server", filepath.Join("bin", "team-server"), "the server, as a program: the kit for 0.3 calls it")
 	flag.StringVar(&c.agent, "agent", filepath.Join("bin", "conformance-agent"), "the program of tools/conformance/agent: the kit for 1.0 calls it")
 	flag.StringVar(&c.python, "python", os.Getenv("PYTHON"), "a Python that has the packages the kit needs; without one they are installed below -work")
@@ -41,13 +44,17 @@ func main() {
 
 // command is the program with its flags.
 type command struct {
-	kit, server, agent, python, work, deviations, doc string
-	out                                               io.Writer
+	kit, acts, server, agent, python, work, deviations, doc string
+	out                                                     io.Writer
 }
 
 func (c *command) run(ctx context.Context) error {
+	if c.acts != "" {
+		return c.runActs(ctx)
+	}
 	if c.kit == "" {
-		return fmt.Errorf("no kit; fetch one of github.com/a2aproject/a2a-tck, branch 1.0-dev or 0.3.x, and name its folder: make conformance KIT=dir")
+		return fmt.Errorf("no kit; fetch one of github.com/a2aproject/a2a-tck, branch 1.0-dev or 0.3.x, and name its folder: make conformance KIT=dir; " +
+			"or the corpus of github.com/a2aproject/A2A, branch conformance-spec: make conformance ACTS=dir/tests/acts")
 	}
 	s, err := findSuite(c.kit)
 	if err != nil {
@@ -69,11 +76,12 @@ func (c *command) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	results, err := s.play(ctx, c.out, at, c.server, c.agent)
+	var said bytes.Buffer
+	results, err := s.play(ctx, io.MultiWriter(c.out, &said), at, c.server, c.agent)
 	if err != nil {
 		return err
 	}
-	summary := s.settings(origin, at) + report(results, known)
+	summary := s.settings(origin, at) + report(results, known) + kitLevels(said.String())
 	fmt.Fprintf(c.out, "\n%s", summary)
 	if c.doc != "" {
 		if err := insert(c.doc, s.line, summary); err != nil {

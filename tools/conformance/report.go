@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -164,6 +166,23 @@ func (s *suite) settings(origin string, at place) string {
 		fmt.Fprintf(&out, "%s\n", strings.Join(append(append(slices.Clone(s.env), "python -m pytest"), p.args...), " "))
 	}
 	out.WriteString("```\n\n")
+	return out.String()
+}
+
+var kitLevel = regexp.MustCompile(`(?m)^│ (MUST|SHOULD|MAY) +│ +(\d+) +│ +(\d+) +│ +(\d+) +│ +(\d+) +│$`)
+
+// kitLevels returns, as Markdown, how many requirements of each level are met by the kit's own count; empty if it prints
+// none.
+func kitLevels(said string) string {
+	var out strings.Builder
+	for _, m := range kitLevel.FindAllStringSubmatch(said, -1) {
+		if out.Len() == 0 {
+			out.WriteString("\nThe kit counts requirements, and takes one for failed if a test of it did not pass over one binding:\n\n" +
+				"| Level | Passed | Failed | Skipped | All | Passed of those not skipped |\n|---|---|---|---|---|---|\n")
+		}
+		n := func(i int) float64 { v, _ := strconv.ParseFloat(m[i], 64); return v }
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s | %.1f %% |\n", m[1], m[2], m[3], m[4], m[5], 100*n(2)/max(1, n(5)-n(4)))
+	}
 	return out.String()
 }
 

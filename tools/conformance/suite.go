@@ -65,8 +65,12 @@ func findSuite(kit string) (*suite, error) {
 // identify returns which kit a folder holds: its commit or, outside of git, the SHA-256
 // of its files. A checkout with changes is an error.
 func identify(ctx context.Context, kit string) (string, error) {
-	if _, err := os.Stat(filepath.Join(kit, ".git")); err == nil {
-		changes, err := output(ctx, kit, "git", "status", "--porcelain")
+	root := kit
+	if filepath.Base(kit) == "acts" { // a folder in a checkout
+		root = filepath.Join(kit, "..", "..")
+	}
+	if _, err := os.Stat(filepath.Join(root, ".git")); err == nil {
+		changes, err := output(ctx, kit, "git", "status", "--porcelain", ".")
 		if err != nil {
 			return "", err
 		}

@@ -12,6 +12,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -83,7 +84,11 @@ func (n *night) run(ctx context.Context, file string, list bool, names []string)
 		case ctx.Err() != nil:
 			failed = append(failed, p.name)
 		default:
-			if err := n.play(ctx, p, filepath.Join(dir, p.name+".log")); err != nil {
+			err := n.play(ctx, p, filepath.Join(dir, p.name+".log"))
+			if errors.Is(err, errNotRun) {
+				continue
+			}
+			if err != nil {
 				fmt.Fprintf(n.out, "%s: FAILED: %v\n", p.name, err)
 				failed = append(failed, p.name)
 			} else if err := os.WriteFile(done, nil, 0o600); err != nil {
@@ -96,6 +101,11 @@ func (n *night) run(ctx context.Context, file string, list bool, names []string)
 	}
 	return nil
 }
+
+// notRun is the exit status of a part that lacks what it needs, and has said so. The part has neither passed nor failed.
+const notRun = 77
+
+var errNotRun = errors.New("the part was not run")
 
 // play runs a part. If the part times out or ctx ends, play stops it and all processes that
 // it started.
@@ -118,6 +128,11 @@ func (n *night) play(ctx context.Context, p part, log string) error {
 	err = c.Run()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if c.ProcessState.ExitCode() == notRun {
+		said, err := os.ReadFile(log)
+		fmt.Fprintf(n.out, "%s: not run: %s\n", p.name, bytes.TrimSpace(said))
+		return errors.Join(errNotRun, err)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; see %s", err, log)

@@ -166,3 +166,17 @@ func TestTreeOf(t *testing.T) {
 		t.Errorf("%q, %v", status, err)
 	}
 }
+
+// A part that lacks what it needs exits with 77: it is neither passed nor failed, and says why.
+func TestNightNotRun(t *testing.T) {
+	checkout(t)
+	out := t.TempDir()
+	parts := filepath.Join(out, "parts.txt")
+	write(t, parts, "kit: echo fetch it; exit 77\n")
+	for range 2 {
+		var said bytes.Buffer
+		if err := (&night{out: &said, dir: out, limit: time.Hour}).run(t.Context(), parts, false, nil); err != nil || !strings.Contains(said.String(), "kit: not run: fetch it\n") {
+			t.Errorf("%v: %s", err, said.String())
+		}
+	}
+}

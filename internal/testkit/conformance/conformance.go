@@ -1,5 +1,5 @@
 // Package conformance implements an agent for A2A conformance test kits. The kits select
-// the behavior of the agent with the prefix of a message id.
+// the behavior of the agent with the prefix of a message id or of a message's text.
 package conformance
 
 import (
@@ -46,7 +46,7 @@ func New(cfg Config) *Agent {
 // Info implements agent.Agent.
 func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) {
 	return &teamv1.AgentInfo{
-		Id: a.cfg.ID, Name: "Conformance", Description: "Does what conformance kits ask for by the ids of their messages.",
+		Id: a.cfg.ID, Name: "Conformance", Description: "Does what conformance kits ask for by the ids and texts of their messages.",
 		Capabilities: []string{"conformance"},
 		Skills:       []*teamv1.Skill{{Id: "conformance", Name: "Conformance", Description: "Every behaviour of the protocol.", Tags: []string{"test"}}},
 		Metadata:     map[string]string{"type": "conformance"}, MayReplyDirectly: true,
@@ -56,10 +56,14 @@ func (a *Agent) Info(context.Context) (*teamv1.AgentInfo, error) {
 // HealthCheck implements agent.Agent.
 func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) { return agent.Healthy(), nil }
 
-// direct is the prefix of messages that are answered without a task.
-const direct = "tck-message-response"
+// Prefixes of behaviors: direct is that of messages that are answered without a task, and multiTurn
+// that of a task that asks until it is told that it is done.
+const (
+	direct    = "tck-message-response"
+	multiTurn = "tck-multi-turn"
+)
 
-// behaviors are the behaviors by prefix of the message id. A prefix comes before shorter prefixes
+// behaviors are the behaviors by prefix of the message's id or text. A prefix comes before shorter prefixes
 // of itself.
 var behaviors = []struct {
 	prefix string
@@ -71,7 +75,24 @@ var behaviors = []struct {
 	{"tck-artifact-file", func(_ context.Context, c *call) error { return c.end(nil, fileParts) }},
 	{"tck-artifact-data", func(_ context.Context, c *call) error { return c.end(nil, dataParts) }},
 	{direct, func(_ context.Context, c *call) error { return c.reply("Direct message response") }},
-	{"tck-input-required", inputRequired},
+	{"tck-input-required", func(_ context.Context, c *call) error { return c.ask(teamv1.Asked_KIND_INPUT) }},
+	{"tck-auth-required", func(_ context.Context, c *call) error { return c.ask(teamv1.Asked_KIND_AUTH) }},
+	{multiTurn, func(_ context.Context, c *call) error {
+		if agent.Text(c.latest()) == "done" {
+			return c.end(nil, textParts)
+		}
+		return c.ask(teamv1.Asked_KIND_INPUT)
+	}},
+	{"tck-task-failure", func(context.Context, *call) error {
+		return agent.Errorf(agent.CodeInternal, agent.ReasonDelegationFailed, "the task fails, as its message asks")
+	}},
+	{"tck-long-running", func(ctx context.Context, c *call) error {
+		if err := agent.Sleep(ctx, c.agent.cfg.StreamTimeout/2); err != nil {
+			return err
+		}
+		return c.end(nil, textParts)
+	}},
+	{"tck-cancel", func(ctx context.Context, _ *call) error { return agent.Sleep(ctx, questionLife) }},
 	{"tck-reject-task", func(context.Context, *call) error {
 		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonGuardrailBlocked, "the task is rejected, as its message id asks")
 	}},
@@ -83,6 +104,10 @@ var behaviors = []struct {
 	{"tck-stream-001", streamed},
 	{"tck-stream-003", streamed},
 	{"tck-stream-ordering-001", streamed},
+	{"tck-stream-basic", streamed},
+	{"tck-stream-chunked", func(_ context.Context, c *call) error {
+		return c.artifact(agent.TextParts("chunk-1 "), false, false, func() error { return c.artifact(agent.TextParts("chunk-2"), true, true, nil) })
+	}},
 	{"tck-stream-002", func(_ context.Context, c *call) error { return c.end(nil, nil) }},
 	{"test-resubscribe-message-id", func(ctx context.Context, c *call) error {
 		if err := agent.Sleep(ctx, 2*c.agent.cfg.StreamTimeout); err != nil {
@@ -104,8 +129,8 @@ var (
 // streamed emits a text as an artifact while the task is working.
 func streamed(_ context.Context, c *call) error { return c.artifact(textParts, false, true, nil) }
 
-// inputRequired asks for input. The message id of the answer selects the next step.
-func inputRequired(_ context.Context, c *call) error {
+// ask asks for input or authentication. The answer selects the next step.
+func (c *call) ask(kind teamv1.Asked_Kind) error {
 	asked, answered := int64(0), int64(0)
 	for _, ev := range c.own() {
 		switch {
@@ -120,7 +145,7 @@ func inputRequired(_ context.Context, c *call) error {
 	}
 	id := c.run.ID(c.req.GetScope(), "question", asked+1)
 	c.emit(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{
-		Question: id, Kind: teamv1.Asked_KIND_INPUT, Expires: timestamppb.New(c.run.Now().Add(questionLife)),
+		Question: id, Kind: kind, Expires: timestamppb.New(c.run.Now().Add(questionLife)),
 		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts("More input is needed")},
 	}}})
 	return nil
@@ -154,7 +179,7 @@ func (c *call) behave(ctx context.Context) error {
 	}
 	m := c.latest()
 	for _, b := range behaviors {
-		if !strings.HasPrefix(m.GetMessageId(), b.prefix) {
+		if !selects(m, b.prefix) && (b.prefix != multiTurn || !selects(c.req.GetMessage(), multiTurn)) {
 			continue
 		}
 		if !c.noted(b.prefix) {
@@ -163,6 +188,11 @@ func (c *call) behave(ctx context.Context) error {
 		return b.do(ctx, c)
 	}
 	return c.end(nil, agent.TextParts(agent.Text(m)))
+}
+
+// selects reports whether a message selects a behavior.
+func selects(m *a2av1.Message, prefix string) bool {
+	return strings.HasPrefix(m.GetMessageId(), prefix) || strings.HasPrefix(agent.Text(m), prefix)
 }
 
 // latest returns the latest answer to a question of the call, or the message that
