@@ -233,7 +233,7 @@ models: {pilot: {provider: openai, name: pilot, base_url: "${LLM}"}}
 tools: {sea: {mcp: {url: "${SEA}"}, approve: {tools: [height]}}}
 agents: {pilot: {description: Knows tides., model: pilot, instructions: Help., tools: [sea]}}
 `, map[string]string{"LLM": llm.URL, "SEA": front.URL}, llm)
-	if n := logs.FilterMessage("an MCP server does not answer; its tools are missing until it does").FilterField(zap.String("tool", "sea")).Len(); n != 1 {
+	if n := logs.FilterMessage("an MCP server does not answer, and its tools are missing until it does; team-server doctor shows why").FilterField(zap.String("tool", "sea")).Len(); n != 1 {
 		t.Errorf("logged %d times: %v", n, logs.All())
 	}
 	c := rig.NewREST(target)

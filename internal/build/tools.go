@@ -94,7 +94,7 @@ func (b *builder) startTool(name string) (*mcp.Server, error) {
 	case err == nil:
 		return s, nil
 	case errors.As(err, &unavailable), errors.Is(err, context.DeadlineExceeded):
-		b.Log.Warn("an MCP server does not answer; its tools are missing until it does", zap.String("tool", name), zap.Error(err))
+		b.Log.Warn("an MCP server does not answer, and its tools are missing until it does; team-server doctor shows why", zap.String("tool", name), zap.Error(err))
 		return s, nil
 	}
 	_ = s.Close()

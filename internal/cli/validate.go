@@ -29,6 +29,8 @@ type validation struct {
 	// Unstaffed lists the members keys of teams that reject all requests because no member is
 	// enabled.
 	Unstaffed []keyPath `json:"unstaffed,omitempty"`
+	// Doubts lists what is valid and probably not meant.
+	Doubts []doubt `json:"doubts,omitempty"`
 	// Reordered lists steps of workflows that begin later than in previous versions of the server.
 	Reordered []reordered `json:"reordered,omitempty"`
 	// Teams lists the teams that the files define, with their members.
@@ -38,6 +40,11 @@ type validation struct {
 type adjusted struct {
 	File string `json:"file"`
 	config.Adjustment
+}
+
+type doubt struct {
+	File string `json:"file"`
+	config.Doubt
 }
 
 type reordered struct {
@@ -110,6 +117,9 @@ func (s *Shell) notes(file string, def *config.Config) {
 	for _, path := range def.Unstaffed() {
 		fmt.Fprintf(s.Out, "  %s: %s\n", path, noneEnabled)
 	}
+	for _, d := range def.Doubts() {
+		fmt.Fprintf(s.Out, "  %s: warning: %s\n", d.Path, d.Message)
+	}
 	moved := def.Reordered()
 	for _, r := range moved {
 		fmt.Fprintf(s.Out, "  %s:%d:%d  note: %s\n", file, r.Line, r.Col, r)
@@ -129,6 +139,9 @@ func (v *validation) add(file string, def *config.Config) error {
 	}
 	for _, path := range def.Unstaffed() {
 		v.Unstaffed = append(v.Unstaffed, keyPath{file, path})
+	}
+	for _, d := range def.Doubts() {
+		v.Doubts = append(v.Doubts, doubt{file, d})
 	}
 	for _, r := range def.Reordered() {
 		v.Reordered = append(v.Reordered, reordered{file, r})

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
 	"strconv"
@@ -140,6 +141,9 @@ func (d *document) violation(v *validate.Violation) {
 		return
 	}
 	message, hint := advice(v, n.Value)
+	if v.GetRuleId() == "model.provider" {
+		hint = cmp.Or(endpoints[strings.ToLower(n.Value)], hint)
+	}
 	d.fault(n, message, hint)
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,11 +79,17 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 	switch {
 	case e.Unknown == "":
 		message, hint := cutHint(withoutParserDetail(e.Message))
+		if assigns.MatchString(n.Value) {
+			message, hint = "= is not an operator", "write == for equal"
+		}
 		k.faultInText(n, e.Offset, subject+": "+message, cmp.Or(hint, "check names, types, brackets and quotes; equal is =="))
 	case complete:
 		k.faultInText(n, e.Offset, subject+": "+e.Message, suggestAll(e.Unknown, e.Known))
 	}
 }
+
+// assigns matches an expression with a single equals sign outside of texts.
+var assigns = regexp.MustCompile(`^(?:[^'"=<>!]|'[^']*'|"[^"]*"|[=<>!]=|[<>!][^='"])*=(?:[^=]|$)`)
 
 // entryHasFault reports whether a list entry on path has a fault as a whole. Contradictions between
 // its parts are then consequences of that fault.

@@ -243,7 +243,9 @@ agents:
 	}
 	for _, agent := range []string{"{scripted: {steps: [{echo: true}]}, settings: {seed: 1}}", "{instructions: Write., settings: {seed: 1}}"} {
 		fs := faultsOf(t, strings.Replace(fmt.Sprintf(base, "openai", "{}", ""), "{model: fast, }", agent, 1))
-		if !slices.ContainsFunc(fs, func(f Fault) bool { return f.Message == "settings are only allowed for an agent with a model of its own" }) {
+		if !slices.ContainsFunc(fs, func(f Fault) bool {
+			return f.Message == "settings are only allowed for an agent with a model of its own"
+		}) {
 			t.Errorf("%s: %v", agent, fs)
 		}
 	}

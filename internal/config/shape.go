@@ -43,7 +43,7 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 			return false
 		}
 		if f == nil {
-			d.fault(key, "unknown key "+quote(key.Value), suggest(key.Value, known))
+			d.fault(key, "unknown key "+quote(key.Value), hintFor(m, key.Value, known))
 			d.damage(n)
 			return false
 		}
@@ -117,6 +117,10 @@ func (d *document) value(parent, key, value *yaml.Node, f protoreflect.FieldDesc
 	switch {
 	case f.IsMap():
 		d.entries(value, func(k, v *yaml.Node) bool { return d.item(value, k, v, f.MapValue()) })
+	case f.IsList() && f.Message() != nil && len(value.Content) > 0 && value.Content[0].Kind == yaml.ScalarNode && asEntries(value, f) != "":
+		d.fault(value.Content[0], "expected keys and values, got text", asEntries(value, f))
+		d.damage(parent, value)
+		return false
 	case f.IsList():
 		for _, item := range slices.Clone(value.Content) {
 			if !d.item(value, key, item, f) {
@@ -151,6 +155,9 @@ func (d *document) fits(value *yaml.Node, f protoreflect.FieldDescriptor) bool {
 	switch {
 	case f.IsMap():
 		want = yaml.MappingNode
+	case f.IsList() && value.Kind == yaml.ScalarNode && value.Tag != "!!null" && f.Message() == nil && value.Value != "":
+		d.fault(value, "expected a list, got "+kindOf(value), asList(value, f))
+		return false
 	case f.IsList():
 		want = yaml.SequenceNode
 	}

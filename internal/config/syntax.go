@@ -66,7 +66,9 @@ func (d *document) syntax(data []byte, err error) {
 	}
 	line, message := lineOf(err)
 	line = min(max(line, 1), len(d.lines))
-	d.faultAt(line, indentOf(d.lines[line-1])+1, "not YAML: "+message, hintQuotes)
+	words, hint, _ := explanation(message)
+	message, _, _ = strings.Cut(words, " '") // what the parser quotes may be a secret
+	d.faultAt(line, indentOf(d.lines[line-1])+1, message, hint)
 }
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
@@ -84,7 +86,6 @@ func lineOf(err error) (line int, message string) {
 			line++
 		}
 	}
-	message, _, _ = strings.Cut(message, " '") // what the parser quotes may be a secret
 	return line, message
 }
 
@@ -131,15 +132,20 @@ func (d *document) end() (line, col int) {
 	return 1, 1
 }
 
-// explain returns the place of an error of the parser, and what it says to users.
-func (d *document) explain(e *yamlv4.LoadError) (line, col int, message, hint string) {
-	place, context := e.Mark, ""
-	message, hint = "not YAML: "+e.Message, hintQuotes
+// explanation returns what is said in place of the words of the parser.
+func explanation(says string) (message, hint, context string) {
 	for _, x := range explanations {
-		if strings.HasPrefix(e.Message, x.says) {
-			message, hint, context = x.message, x.hint, x.context
+		if strings.HasPrefix(says, x.says) {
+			return x.message, x.hint, x.context
 		}
 	}
+	return "not YAML: " + says, hintQuotes, ""
+}
+
+// explain returns the place of an error of the parser, and what it says to users.
+func (d *document) explain(e *yamlv4.LoadError) (line, col int, message, hint string) {
+	place := e.Mark
+	message, hint, context := explanation(e.Message)
 	last, width := d.end()
 	switch atEnd := place.Line > last || place.Line == last && place.Column > width; {
 	case context == atContext && e.ContextMark.Line > 0:

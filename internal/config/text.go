@@ -104,7 +104,11 @@ func byteAt(text string, col int) int {
 
 // quotable returns a message without the values that it must not quote.
 func (t *Text) quotable(message string) string {
+	const least = 4 // bytes; shorter values are parts of other words
 	for _, value := range t.values {
+		if len(value) < least {
+			continue
+		}
 		message = strings.ReplaceAll(message, strconv.Quote(value), `"…"`)
 		if len(value) >= secret.MinHidden {
 			message = strings.ReplaceAll(message, value, "…")
