@@ -171,6 +171,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
 			InputModes: a.GetInputModes(), OutputModes: a.GetOutputModes(),
 			Guards: guards, Upstreams: b.Upstreams,
+			ToolMemory: toolMemory(a.GetConversation()),
 			AcceptTruncated: a.GetOnTruncated() == teamv1.OnTruncated_ACCEPT, AllowEmpty: a.GetAllowEmpty(),
 			Model: m, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		}
@@ -190,6 +191,15 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		return b.a2a(id, a)
 	}
 	return nil, errors.New("unknown kind of agent")
+}
+
+// toolMemory returns how many tool calls of a conversation are remembered; nil means the default.
+func toolMemory(c *teamv1.ConversationConfig) *int {
+	if c == nil || c.Tools == nil {
+		return nil
+	}
+	n := int(c.GetTools())
+	return &n
 }
 
 // dialer returns the dialer for the address of a remote agent.
@@ -298,7 +308,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), InputModes: t.GetInputModes(), OutputModes: t.GetOutputModes(),
 		Members: config.Members(t), Registry: staff{b.Registry, b.Current},
-		Mode: config.Mode(t), Limits: t.GetLimits(), AllowEmpty: t.GetAllowEmpty(), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
+		Mode: config.Mode(t), Limits: t.GetLimits(), AllowEmpty: t.GetAllowEmpty(), ToolMemory: toolMemory(t.GetConversation()), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	if t.GetBoard() && b.Boards != nil {
 		members := config.MemberIDs(t)

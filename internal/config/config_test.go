@@ -276,7 +276,6 @@ func TestHints(t *testing.T) {
 		{"a step that is read too early", flow("{id: a, agent: writer, task: \"{{steps.b.text}}\"}, {id: b, agent: writer}"), "name it in after"},
 		{"a limit of agents on a team", withLimits("s", "{max_turns: 5}"), "set it in the limits of the agent; a team has max_steps, max_rounds, max_parallel, max_depth, timeout, member_timeout, retry, max_tokens, max_cost, on_limit, ask_roles"},
 		{"a budget that asks without a limit", withLimits("s", "{on_limit: ASK}"), "add max_tokens or max_cost to these limits"},
-		{"the word of coordinators in limits", withLimits("s", "{max_tokens: 5, on_limit: FINALIZE}"), "write coordinator: {on_limit: FINALIZE}, or limits: {on_limit: ASK}"},
 		{"a condition of an approval", desk + "tools: {t: {mcp: {url: \"http://127.0.0.1:1\"}, approve: {when: amount > 3}}}\n", "known here: arguments, tool"},
 		{"a pattern of an approval", desk + "tools: {t: {mcp: {url: \"http://127.0.0.1:1\"}, approve: {tools: [\"a[\"]}}}\n", "write a name, in which * stands for any characters, such as pay_*"},
 		{"a sticky owner without memory", lead("members: [{agent: writer}], memory: false, coordinator: {leader: {model: m}, sticky_owner: true}"), "remove memory: false, or sticky_owner"},

@@ -24,13 +24,16 @@ type limitScope struct {
 var (
 	common             = []string{"max_steps", "max_rounds", "max_parallel", "max_depth", "timeout", "member_timeout", "retry", "max_tokens", "max_cost", "on_limit", "ask_roles"}
 	limitedTeam        = limitScope{"team", "a team", common}
-	limitedCoordinator = limitScope{"coordinator team", "a coordinator team", append(slices.Clip(common), "max_turns", "max_delegations")}
-	limitedSwarm       = limitScope{"swarm team", "a swarm team", append(slices.Clip(common), switchable...)}
-	limitedAgent       = limitScope{"agent", "an agent with a model", []string{"max_turns", "max_rounds", "timeout", "retry", "max_tokens", "max_cost", "on_limit", "ask_roles"}}
+	limitedCoordinator = limitScope{"coordinator team", "a coordinator team", append(slices.Clip(common), "max_turns", "max_delegations", "max_repeated_calls")}
+	limitedSwarm       = limitScope{"swarm team", "a swarm team", append(slices.Clip(common), ofSwarms...)}
+	limitedAgent       = limitScope{"agent", "an agent with a model", []string{"max_turns", "max_repeated_calls", "max_rounds", "timeout", "retry", "max_tokens", "max_cost", "on_limit", "ask_roles"}}
 )
 
 // switchable are the limits that can be turned off with 0.
-var switchable = []string{"max_handoffs", "node_timeout", "loop_window", "loop_min_unique"}
+var switchable = append(slices.Clip(ofSwarms), "max_repeated_calls")
+
+// ofSwarms are the limits of swarms.
+var ofSwarms = []string{"max_handoffs", "node_timeout", "loop_window", "loop_min_unique"}
 
 func limitedBy(t *teamv1.TeamConfig) limitScope {
 	switch {
@@ -91,10 +94,7 @@ func (k *checker) misplacedLimit(name string, here limitScope, path ...any) {
 // onLimit checks what happens at the limits of a budget.
 func (k *checker) onLimit(l *teamv1.Limits, path ...any) {
 	n, _ := k.at(path...)
-	switch {
-	case l.GetOnLimit() == teamv1.OnLimit_FINALIZE:
-		k.fault(n, "on_limit FINALIZE belongs to a coordinator", "write coordinator: {on_limit: FINALIZE}, or limits: {on_limit: ASK}")
-	case l.GetOnLimit() == teamv1.OnLimit_ASK && l.MaxTokens == nil && l.MaxCost == nil: //nolint:protogetter // set or not matters
+	if l.GetOnLimit() == teamv1.OnLimit_ASK && l.MaxTokens == nil && l.MaxCost == nil { //nolint:protogetter // set or not matters
 		k.fault(n, "on_limit ASK has no limit to ask about", "add max_tokens or max_cost to these limits")
 	}
 }

@@ -76,6 +76,8 @@ const (
 	ReasonNoResponse           = "NO_RESPONSE"
 	ReasonSchedulerError       = "SCHEDULER_ERROR"
 	ReasonConditionDataMissing = "CONDITION_DATA_MISSING"
+	ReasonRepeatedCall         = "REPEATED_CALL"
+	ReasonContextTooLong       = "CONTEXT_TOO_LONG"
 	ReasonAnswerTruncated      = "ANSWER_TRUNCATED"
 	ReasonAnswerFiltered       = "ANSWER_FILTERED"
 	ReasonMaxIterations        = "MAX_ITERATIONS_EXCEEDED"

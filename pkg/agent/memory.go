@@ -37,6 +37,33 @@ type Memory interface {
 // that contributed to it. Each entry is an object with the fields member, task and outcome.
 const DelegationsKey = "delegations"
 
+// ToolCallsKey is the key, in the metadata of a remembered answer, of the list of tool calls behind it,
+// oldest first. Each entry is an object with the fields tool, arguments and result, and agent if another
+// agent than the one that remembers made the call. Arguments and result have at most MaxRemembered bytes.
+const ToolCallsKey = "tool_calls"
+
+// MaxRemembered is the maximum size of the arguments and of the result of a remembered tool call, in bytes.
+const MaxRemembered = 4 << 10
+
+// DefaultToolCalls is how many of the last tool calls of a conversation an agent remembers by default.
+const DefaultToolCalls = 20
+
+// ToolRememberer is an optional interface of a Rememberer that has a limit of its own.
+type ToolRememberer interface {
+	Rememberer
+	// RemembersTools returns how many of the last tool calls of a conversation the agent remembers. The
+	// result must never change.
+	RemembersTools() int
+}
+
+// RemembersTools returns how many of the last tool calls of a conversation an agent remembers.
+func RemembersTools(a Agent) int {
+	if r, ok := a.(ToolRememberer); ok {
+		return r.RemembersTools()
+	}
+	return DefaultToolCalls
+}
+
 // Rememberer is an optional interface of an Agent that remembers conversations. If the agent is
 // the root of a run, its request and its answer are stored with the conversation, and Run.Memory
 // returns them in later runs. For an agent that does not implement Rememberer nothing is stored

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -82,6 +83,17 @@ type ModelMessage struct {
 	// State is opaque data that the provider returned with a turn and expects back in the next
 	// request, as in Turn.state.
 	State []byte
+}
+
+// Append adds text at the end of a message with content.
+func (m *ModelMessage) Append(text string) {
+	if text == "" {
+		return
+	}
+	m.Text += text
+	if m.Parts != nil {
+		m.Parts = append(slices.Clip(m.Parts), &a2av1.Part{Content: &a2av1.Part_Text{Text: text}})
+	}
 }
 
 // ModelRole is the author of a message in a conversation with a model.

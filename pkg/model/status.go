@@ -26,7 +26,11 @@ func kindError(f failure, name string, status int, words string) *agent.Error {
 	case failing.name, empty.name:
 		code = agent.CodeUnavailable
 	}
-	e := agent.Errorf(code, agent.ReasonUnavailable, "%s", f.message(name, status, words))
+	reason := agent.ReasonUnavailable
+	if f.name == tooLong.name {
+		reason = agent.ReasonContextTooLong
+	}
+	e := agent.Errorf(code, reason, "%s", f.message(name, status, words))
 	e.Retry, e.Elsewhere, e.Fresh = f.retry, f.other, true
 	return e
 }

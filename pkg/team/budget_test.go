@@ -456,7 +456,7 @@ func TestC_07_Envelopes(t *testing.T) {
 				Limits: &teamv1.Limits{MaxTokens: proto.Int64(1500)}})
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
-			if r.err != nil || m.requests[0].MaxOutput < 800 { // not 1500/2, less the prompt
+			if r.err != nil || m.requests[0].MaxOutput < 700 { // not 1500/2, less the prompt
 				t.Error(r.err, m.requests[0].MaxOutput)
 			}
 		})

@@ -118,6 +118,9 @@ type Config struct {
 	// Memory makes the team remember the conversation of a context id, as a root and, under its
 	// path, as a member. If it is not set, each run begins without memory.
 	Memory bool
+	// ToolMemory is how many of the last tool calls of a conversation the team remembers with their
+	// results; nil means agent.DefaultToolCalls.
+	ToolMemory *int
 	// Revision of the definition, for the record.
 	Revision string
 	// ReportErrors passes failures of members to the scheduler. If it is not set, the first failure

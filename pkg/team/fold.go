@@ -211,6 +211,9 @@ func (f *fold) applyDecision(d *teamv1.Decided) {
 	f.replyFailure = agent.FromProto(d.GetFailure())
 	if d.GetReply() != nil {
 		f.decidedReply = f.texts.Resolve(d.GetReply(), f.Input)
+		if d.GetFinalized() != "" {
+			f.warnings = append(f.warnings, "the run ended early with what there was: "+d.GetFinalized())
+		}
 		f.applyScore()
 	}
 	f.pendingAsk, f.decidedTransfer = d.GetAsk(), d.GetTransfer()

@@ -88,6 +88,7 @@ func checkLimits(id string, l *teamv1.Limits) []error {
 	positive("member_timeout", int64(l.GetMemberTimeout().AsDuration()), l.MemberTimeout != nil)
 	orOff := func(name string, v int64) { positive(name, v, v < 0) } // 0 switches these off
 	orOff("max_handoffs", int64(l.GetMaxHandoffs()))
+	orOff("max_repeated_calls", int64(l.GetMaxRepeatedCalls()))
 	orOff("loop_window", int64(l.GetLoopWindow()))
 	orOff("loop_min_unique", int64(l.GetLoopMinUnique()))
 	orOff("node_timeout", int64(l.GetNodeTimeout().AsDuration()))

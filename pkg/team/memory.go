@@ -17,6 +17,38 @@ import (
 // Remembers implements agent.Rememberer.
 func (l *Loop) Remembers() bool { return l.cfg.Memory }
 
+// RemembersTools implements agent.ToolRememberer.
+func (l *Loop) RemembersTools() int { return l.cfg.toolMemory() }
+
+// toolMemory returns how many tool calls of a conversation the agent remembers.
+func (c *Config) toolMemory() int {
+	if c.ToolMemory == nil {
+		return agent.DefaultToolCalls
+	}
+	return *c.ToolMemory
+}
+
+// PastCalls returns, for each message of a history that is an answer, a text about the tool calls behind it;
+// nil for all others. Only the last calls that the agent remembers are named.
+func PastCalls(c *Config, history []*a2av1.Message) []string {
+	texts := make([]string, len(history))
+	left := c.toolMemory()
+	for i, m := range slices.Backward(history) {
+		calls := m.GetMetadata().GetFields()[agent.ToolCallsKey].GetListValue().GetValues()
+		calls = calls[max(len(calls)-left, 0):]
+		left -= len(calls)
+		for _, v := range calls {
+			f := v.GetStructValue().GetFields()
+			by := ""
+			if of := f["agent"].GetStringValue(); of != "" {
+				by = word(of) + " called "
+			}
+			texts[i] += fmt.Sprintf("\n- %s%s %s: %s", by, word(f["tool"].GetStringValue()), f["arguments"].GetStringValue(), f["result"].GetStringValue())
+		}
+	}
+	return texts
+}
+
 // recall adds the agent's memory of the conversation to the state: the history of its own path,
 // before the history that its caller passed for the present run, and the keys that it has set. If
 // the caller passed a history and the field branch of the request is not set, that history replaces

@@ -42,6 +42,9 @@ func (p *process) serve(ctx context.Context) {
 	bounded, stop := p.withTimeout(ctx)
 	defer stop()
 	reply, err := p.work(bounded)
+	if err != nil {
+		reply, err = p.finalize(ctx, err)
+	}
 	if !errors.Is(err, step.ErrStopped) && (reply != nil || err != nil) {
 		if cerr := p.closeSteps(ctx); cerr != nil {
 			err = cerr

@@ -57,6 +57,9 @@ type State struct {
 	Posted []Posted
 	// Tools are the tools that the team's tool sets offered when the run began.
 	Tools []agent.ToolSpec
+	// Window is the number of input tokens that the model takes in one request; 0 means unknown. It is set
+	// for Prompt only.
+	Window int64
 	// MissingTools are texts, each of which says that the tools of a tool set are missing in the run.
 	MissingTools []string
 	// Transfers are the members of the calling team that the run may hand over to.

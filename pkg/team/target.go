@@ -135,6 +135,9 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 	w.Branch = w.Target.Agent != nil && (p.historyScope(st.Step) != HistoryConversation || p.isAcceptance() && p.req.GetBranch())
 	switch st.Step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
+		if w.Target.Model != nil {
+			p.Window = agent.FilesOf(w.Target.Model).Window
+		}
 		w.Prompt = p.cfg.Scheduler.Prompt(p.withoutJudgements(), st.Step)
 	case teamv1.Step_KIND_JUDGE:
 		p.gate.prepare(w, &p.State, st)

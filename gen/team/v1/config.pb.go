@@ -135,7 +135,7 @@ func (x OnTruncated_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnTruncated_Value.Descriptor instead.
 func (OnTruncated_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Value is the word in the file.
@@ -189,7 +189,7 @@ func (x CardAccess_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CardAccess_Value.Descriptor instead.
 func (CardAccess_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Value is the word in the file.
@@ -246,7 +246,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Value is the word in the file.
@@ -307,7 +307,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Value is the word in the file.
@@ -364,7 +364,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // Value is the word in the file.
@@ -421,7 +421,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40, 0}
 }
 
 // Value is the word in the file.
@@ -478,7 +478,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
 }
 
 // Value is the word in the file.
@@ -531,7 +531,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
 }
 
 // Value is the word in the file.
@@ -584,7 +584,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58, 0}
 }
 
 // Value is the word in the file.
@@ -641,7 +641,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73, 0}
 }
 
 // Value is the word in the file.
@@ -767,7 +767,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -1774,7 +1774,9 @@ type AgentConfig struct {
 	// nothing asks it once more, and fails with NO_RESPONSE.
 	AllowEmpty bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
 	// Settings of the answers of its model and of the fallbacks of that, in place of those of the models.
-	Settings      *ModelSettings `protobuf:"bytes,23,opt,name=settings,proto3" json:"settings,omitempty"`
+	Settings *ModelSettings `protobuf:"bytes,23,opt,name=settings,proto3" json:"settings,omitempty"`
+	// What the agent remembers of a conversation besides its messages.
+	Conversation  *ConversationConfig `protobuf:"bytes,24,opt,name=conversation,proto3" json:"conversation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1971,6 +1973,59 @@ func (x *AgentConfig) GetSettings() *ModelSettings {
 	return nil
 }
 
+func (x *AgentConfig) GetConversation() *ConversationConfig {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
+// ConversationConfig says what an agent remembers of a conversation besides its messages.
+type ConversationConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many of the last tool calls it remembers, with their results, 4 KiB of each; 20. 0 remembers none.
+	Tools         *int32 `protobuf:"varint,1,opt,name=tools,proto3,oneof" json:"tools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConversationConfig) Reset() {
+	*x = ConversationConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConversationConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConversationConfig) ProtoMessage() {}
+
+func (x *ConversationConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConversationConfig.ProtoReflect.Descriptor instead.
+func (*ConversationConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ConversationConfig) GetTools() int32 {
+	if x != nil && x.Tools != nil {
+		return *x.Tools
+	}
+	return 0
+}
+
 // OnTruncated says what happens to an answer that a limit of tokens has cut.
 type OnTruncated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1980,7 +2035,7 @@ type OnTruncated struct {
 
 func (x *OnTruncated) Reset() {
 	*x = OnTruncated{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1992,7 +2047,7 @@ func (x *OnTruncated) String() string {
 func (*OnTruncated) ProtoMessage() {}
 
 func (x *OnTruncated) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2005,7 +2060,7 @@ func (x *OnTruncated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnTruncated.ProtoReflect.Descriptor instead.
 func (*OnTruncated) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 // AccessConfig says which callers may use an agent or team. A caller must match each list that is
@@ -2024,7 +2079,7 @@ type AccessConfig struct {
 
 func (x *AccessConfig) Reset() {
 	*x = AccessConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2091,7 @@ func (x *AccessConfig) String() string {
 func (*AccessConfig) ProtoMessage() {}
 
 func (x *AccessConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2104,7 @@ func (x *AccessConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessConfig.ProtoReflect.Descriptor instead.
 func (*AccessConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AccessConfig) GetAccounts() []string {
@@ -2082,7 +2137,7 @@ type CardAccess struct {
 
 func (x *CardAccess) Reset() {
 	*x = CardAccess{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2149,7 @@ func (x *CardAccess) String() string {
 func (*CardAccess) ProtoMessage() {}
 
 func (x *CardAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2162,7 @@ func (x *CardAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardAccess.ProtoReflect.Descriptor instead.
 func (*CardAccess) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 // ConformanceAgent was an agent for conformance kits in definitions that earlier versions stored.
@@ -2119,7 +2174,7 @@ type ConformanceAgent struct {
 
 func (x *ConformanceAgent) Reset() {
 	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2131,7 +2186,7 @@ func (x *ConformanceAgent) String() string {
 func (*ConformanceAgent) ProtoMessage() {}
 
 func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2144,7 +2199,7 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -2162,7 +2217,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2229,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2242,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -2229,7 +2284,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2296,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2309,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -2306,7 +2361,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2373,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2386,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Guardrail) GetName() string {
@@ -2388,7 +2443,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2400,7 +2455,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2413,7 +2468,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -2445,7 +2500,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2512,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2525,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -2636,7 +2691,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2703,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2716,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -2732,7 +2787,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2799,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2812,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -2818,7 +2873,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2885,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2843,7 +2898,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -2863,7 +2918,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2875,7 +2930,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2888,7 +2943,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -2930,7 +2985,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2942,7 +2997,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2955,7 +3010,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -3021,14 +3076,16 @@ type TeamConfig struct {
 	// agent and for those that are not members of a team, unless access is set.
 	Card CardAccess_Value `protobuf:"varint,21,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
 	// A run of the team may end with an empty answer of a member; false. Otherwise it fails with NO_RESPONSE.
-	AllowEmpty    bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
+	AllowEmpty bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
+	// What the team remembers of a conversation besides its messages.
+	Conversation  *ConversationConfig `protobuf:"bytes,23,opt,name=conversation,proto3" json:"conversation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3040,7 +3097,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3053,7 +3110,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -3210,6 +3267,13 @@ func (x *TeamConfig) GetAllowEmpty() bool {
 	return false
 }
 
+func (x *TeamConfig) GetConversation() *ConversationConfig {
+	if x != nil {
+		return x.Conversation
+	}
+	return nil
+}
+
 // ReviewConfig has a judge score every result of a run before it becomes the answer.
 type ReviewConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3229,7 +3293,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3305,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3318,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -3302,7 +3366,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3378,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3391,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3408,7 +3472,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3420,7 +3484,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3497,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -3571,7 +3635,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3647,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3660,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -3612,7 +3676,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3624,7 +3688,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3637,7 +3701,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -3673,7 +3737,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3685,7 +3749,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3698,7 +3762,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -3749,7 +3813,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3761,7 +3825,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3774,7 +3838,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -3808,7 +3872,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +3884,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +3897,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -3880,7 +3944,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +3956,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +3969,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -3957,7 +4021,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4033,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4046,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -4008,7 +4072,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4020,7 +4084,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4033,7 +4097,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -4076,7 +4140,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4152,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4165,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4204,7 +4268,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4216,7 +4280,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4229,7 +4293,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4245,7 +4309,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4321,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4334,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4303,7 +4367,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4379,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4392,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4383,7 +4447,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4459,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4472,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4498,7 +4562,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4510,7 +4574,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4523,7 +4587,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -4563,7 +4627,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4639,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4652,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -4604,7 +4668,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +4680,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +4693,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -4659,7 +4723,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4671,7 +4735,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4684,7 +4748,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -4710,7 +4774,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4722,7 +4786,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4735,7 +4799,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -4753,7 +4817,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4765,7 +4829,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4778,7 +4842,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -4879,7 +4943,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4891,7 +4955,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4904,7 +4968,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -5127,7 +5191,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5139,7 +5203,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5152,7 +5216,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5191,7 +5255,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +5267,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +5280,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5256,7 +5320,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5268,7 +5332,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5281,7 +5345,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5320,7 +5384,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5332,7 +5396,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5345,7 +5409,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5374,7 +5438,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5386,7 +5450,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5399,7 +5463,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5422,7 +5486,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5434,7 +5498,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5447,7 +5511,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5484,7 +5548,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5496,7 +5560,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5509,7 +5573,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5556,7 +5620,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5632,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +5645,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5598,7 +5662,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5610,7 +5674,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5623,7 +5687,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5656,7 +5720,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5668,7 +5732,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5681,7 +5745,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5757,7 +5821,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5769,7 +5833,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5782,7 +5846,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5903,7 +5967,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +5979,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +5992,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -5979,7 +6043,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5991,7 +6055,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6004,7 +6068,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6033,7 +6097,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6045,7 +6109,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6058,7 +6122,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6079,7 +6143,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6091,7 +6155,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6104,7 +6168,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6125,7 +6189,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6137,7 +6201,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6150,7 +6214,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6173,7 +6237,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6185,7 +6249,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6198,7 +6262,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6235,7 +6299,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6247,7 +6311,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6260,7 +6324,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Definition) GetId() string {
@@ -6310,7 +6374,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6322,7 +6386,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6335,7 +6399,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6382,7 +6446,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6394,7 +6458,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6407,7 +6471,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6440,7 +6504,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6452,7 +6516,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6465,7 +6529,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6487,7 +6551,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6499,7 +6563,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6512,7 +6576,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6559,7 +6623,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6571,7 +6635,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6584,7 +6648,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6619,7 +6683,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6631,7 +6695,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6644,7 +6708,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6742,7 +6806,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6754,7 +6818,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6767,7 +6831,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6815,7 +6879,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6827,7 +6891,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6840,7 +6904,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6891,7 +6955,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6903,7 +6967,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6916,7 +6980,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -6977,7 +7041,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6989,7 +7053,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7002,7 +7066,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7064,7 +7128,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7076,7 +7140,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7089,7 +7153,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7105,7 +7169,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7117,7 +7181,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7130,7 +7194,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7310,7 +7374,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\x86\x19\n" +
+	"\x06UNSAFE\x10\x03\"\xf7\x19\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -7345,15 +7409,20 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fon_truncated\x18\x15 \x01(\x0e2\x1a.team.v1.OnTruncated.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\vonTruncated\x12\x1f\n" +
 	"\vallow_empty\x18\x16 \x01(\bR\n" +
 	"allowEmpty\x122\n" +
-	"\bsettings\x18\x17 \x01(\v2\x16.team.v1.ModelSettingsR\bsettings:\xb4\f\xbaH\xb0\f\x1a\xad\x03\n" +
+	"\bsettings\x18\x17 \x01(\v2\x16.team.v1.ModelSettingsR\bsettings\x12?\n" +
+	"\fconversation\x18\x18 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation:\xe4\f\xbaH\xe0\f\x1a\xad\x03\n" +
 	"\n" +
 	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\x89\x02\n" +
-	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xb3\x01\n" +
-	"\fagent.memory\x12@memory is only allowed for an agent with a model; remove it here\x1aa!has(this.memory) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
+	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xe3\x01\n" +
+	"\fagent.memory\x12Tmemory and conversation are only allowed for an agent with a model; remove them here\x1a}!(has(this.memory) || has(this.conversation)) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
 	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9f\x01\n" +
 	"\x0eagent.settings\x12dsettings are only allowed for an agent with a model of its own; set model, or move them to the model\x1a'this.model != '' || !has(this.settings)\x1a\xef\x01\n" +
 	"\x13agent.model_answers\x12Yon_truncated and allow_empty are only allowed for an agent with a model; remove them here\x1a}this.model != '' || (this.on_truncated == 0 && !this.allow_empty) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
-	"\a_memory\"C\n" +
+	"\a_memory\"\xa3\x01\n" +
+	"\x12ConversationConfig\x12\x82\x01\n" +
+	"\x05tools\x18\x01 \x01(\x05Bg\xbaHd\xba\x01a\n" +
+	"\x12conversation.tools\x121tools must be 0 to 100; 0 remembers no tool calls\x1a\x18this >= 0 && this <= 100H\x00R\x05tools\x88\x01\x01B\b\n" +
+	"\x06_tools\"C\n" +
 	"\vOnTruncated\"4\n" +
 	"\x05Value\x12\x15\n" +
 	"\x11DEFAULT_TRUNCATED\x10\x00\x12\b\n" +
@@ -7470,7 +7539,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\tAgentAuth\x12c\n" +
 	"\x06bearer\x18\x01 \x01(\tBK\xbaHE\xba\x01B\n" +
 	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''\x80\x01\x01R\x06bearer\"\x82\x12\n" +
+	"this != ''\x80\x01\x01R\x06bearer\"\xc3\x12\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -7506,7 +7575,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x03api\x18\x14 \x01(\bR\x03api\x127\n" +
 	"\x04card\x18\x15 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card\x12\x1f\n" +
 	"\vallow_empty\x18\x16 \x01(\bR\n" +
-	"allowEmpty:\xfc\x05\xbaH\xf8\x05\x1a\xc3\x02\n" +
+	"allowEmpty\x12?\n" +
+	"\fconversation\x18\x17 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation:\xfc\x05\xbaH\xf8\x05\x1a\xc3\x02\n" +
 	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xb3\x01\n" +
 	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
 	"\vteam.result\x12fguardrails.result cannot check detached work; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
@@ -8072,7 +8142,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(OnTruncated_Value)(0),       // 1: team.v1.OnTruncated.Value
@@ -8099,229 +8169,232 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*Elicit)(nil),               // 22: team.v1.Elicit
 	(*ToolEffect)(nil),           // 23: team.v1.ToolEffect
 	(*AgentConfig)(nil),          // 24: team.v1.AgentConfig
-	(*OnTruncated)(nil),          // 25: team.v1.OnTruncated
-	(*AccessConfig)(nil),         // 26: team.v1.AccessConfig
-	(*CardAccess)(nil),           // 27: team.v1.CardAccess
-	(*ConformanceAgent)(nil),     // 28: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),         // 29: team.v1.ExtendedCard
-	(*Guardrails)(nil),           // 30: team.v1.Guardrails
-	(*Guardrail)(nil),            // 31: team.v1.Guardrail
-	(*ScriptedAgent)(nil),        // 32: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),         // 33: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),            // 34: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 35: team.v1.A2aAgent
-	(*Binding)(nil),              // 36: team.v1.Binding
-	(*TlsConfig)(nil),            // 37: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 38: team.v1.AgentAuth
-	(*TeamConfig)(nil),           // 39: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 40: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 41: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 42: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 43: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 44: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 45: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 46: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 47: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 48: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 49: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 50: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 51: team.v1.WorkflowStep
-	(*Join)(nil),                 // 52: team.v1.Join
-	(*RepeatConfig)(nil),         // 53: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 54: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 55: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 56: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 57: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 58: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 59: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 60: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 61: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 62: team.v1.ServerSettings
-	(*KeepSettings)(nil),         // 63: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 64: team.v1.LogSettings
-	(*LogSampling)(nil),          // 65: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 66: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 67: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 68: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 69: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 70: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 71: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 72: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 73: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 74: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 75: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 76: team.v1.CardSettings
-	(*PushSettings)(nil),         // 77: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 78: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 79: team.v1.SigningKey
-	(*Definition)(nil),           // 80: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 81: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 82: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 83: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 84: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 85: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 86: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 87: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 88: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 89: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 90: team.v1.ApiKey
-	(*Permission)(nil),           // 91: team.v1.Permission
-	(*OidcConfig)(nil),           // 92: team.v1.OidcConfig
-	nil,                          // 93: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 94: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 95: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 96: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 97: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 98: team.v1.McpTool.EnvEntry
-	nil,                          // 99: team.v1.McpTool.EffectsEntry
-	nil,                          // 100: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 101: team.v1.Definition.ScriptsEntry
-	nil,                          // 102: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 103: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 104: google.protobuf.Struct
-	(*Skill)(nil),                // 105: team.v1.Skill
-	(*Limits)(nil),               // 106: team.v1.Limits
-	(*Retry)(nil),                // 107: team.v1.Retry
-	(OnLimit_Value)(0),           // 108: team.v1.OnLimit.Value
+	(*ConversationConfig)(nil),   // 25: team.v1.ConversationConfig
+	(*OnTruncated)(nil),          // 26: team.v1.OnTruncated
+	(*AccessConfig)(nil),         // 27: team.v1.AccessConfig
+	(*CardAccess)(nil),           // 28: team.v1.CardAccess
+	(*ConformanceAgent)(nil),     // 29: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),         // 30: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 31: team.v1.Guardrails
+	(*Guardrail)(nil),            // 32: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 33: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 34: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 35: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 36: team.v1.A2aAgent
+	(*Binding)(nil),              // 37: team.v1.Binding
+	(*TlsConfig)(nil),            // 38: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 39: team.v1.AgentAuth
+	(*TeamConfig)(nil),           // 40: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 41: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 42: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 43: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 44: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 45: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 46: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 47: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 48: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 49: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 50: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 51: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 52: team.v1.WorkflowStep
+	(*Join)(nil),                 // 53: team.v1.Join
+	(*RepeatConfig)(nil),         // 54: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 55: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 56: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 57: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 58: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 59: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 60: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 61: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 62: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 63: team.v1.ServerSettings
+	(*KeepSettings)(nil),         // 64: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 65: team.v1.LogSettings
+	(*LogSampling)(nil),          // 66: team.v1.LogSampling
+	(*TracingSettings)(nil),      // 67: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 68: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 69: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 70: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 71: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 72: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 73: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 74: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 75: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 76: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 77: team.v1.CardSettings
+	(*PushSettings)(nil),         // 78: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 79: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 80: team.v1.SigningKey
+	(*Definition)(nil),           // 81: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 82: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 83: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 84: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 85: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 86: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 87: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 88: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 89: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 90: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 91: team.v1.ApiKey
+	(*Permission)(nil),           // 92: team.v1.Permission
+	(*OidcConfig)(nil),           // 93: team.v1.OidcConfig
+	nil,                          // 94: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 95: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 96: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 97: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 98: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 99: team.v1.McpTool.EnvEntry
+	nil,                          // 100: team.v1.McpTool.EffectsEntry
+	nil,                          // 101: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 102: team.v1.Definition.ScriptsEntry
+	nil,                          // 103: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 104: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 105: google.protobuf.Struct
+	(*Skill)(nil),                // 106: team.v1.Skill
+	(*Limits)(nil),               // 107: team.v1.Limits
+	(*Retry)(nil),                // 108: team.v1.Retry
+	(OnLimit_Value)(0),           // 109: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	93,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	94,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	95,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	96,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	62,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	94,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	95,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	96,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	97,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	63,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	16,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	103, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	104, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	15,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	104, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	97,  // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	105, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	98,  // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	20,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	18,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	103, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	103, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	98,  // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	99,  // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	104, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	104, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	99,  // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	100, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	22,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
 	21,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	103, // 18: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	103, // 19: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	103, // 20: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	103, // 21: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	105, // 22: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	106, // 23: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	32,  // 24: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	34,  // 25: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	35,  // 26: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	30,  // 27: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	28,  // 28: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	29,  // 29: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	26,  // 30: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	104, // 18: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	104, // 19: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	104, // 20: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	104, // 21: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	106, // 22: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	107, // 23: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	33,  // 24: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	35,  // 25: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	36,  // 26: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	31,  // 27: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	29,  // 28: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	30,  // 29: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	27,  // 30: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
 	2,   // 31: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
 	1,   // 32: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
 	15,  // 33: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
-	105, // 34: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	31,  // 35: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	31,  // 36: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	31,  // 37: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	31,  // 38: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	33,  // 39: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	37,  // 40: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	38,  // 41: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	103, // 42: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	3,   // 43: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	38,  // 44: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	103, // 45: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	42,  // 46: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	44,  // 47: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	47,  // 48: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	55,  // 49: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	61,  // 50: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	58,  // 51: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	59,  // 52: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	30,  // 53: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	29,  // 54: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	40,  // 55: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	106, // 56: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	26,  // 57: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 58: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	41,  // 59: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	103, // 60: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	107, // 61: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	4,   // 62: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	19,  // 63: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	40,  // 64: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	45,  // 65: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	46,  // 66: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	51,  // 67: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	5,   // 68: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	48,  // 69: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	49,  // 70: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	103, // 71: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	6,   // 72: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	53,  // 73: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	54,  // 74: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	51,  // 75: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	103, // 76: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	107, // 77: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	56,  // 78: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	8,   // 79: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	7,   // 80: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	108, // 81: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	5,   // 82: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	105, // 83: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	84,  // 84: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	81,  // 85: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	103, // 86: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	77,  // 87: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	78,  // 88: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	82,  // 89: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	75,  // 90: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	76,  // 91: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	100, // 92: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	71,  // 93: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	72,  // 94: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	69,  // 95: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	67,  // 96: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	63,  // 97: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	64,  // 98: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	103, // 99: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	103, // 100: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	66,  // 101: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	103, // 102: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	103, // 103: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	103, // 104: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	65,  // 105: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	68,  // 106: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	9,   // 107: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	73,  // 108: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	74,  // 109: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	79,  // 110: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	13,  // 111: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	101, // 112: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	102, // 113: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	10,  // 114: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	90,  // 115: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	92,  // 116: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	86,  // 117: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	11,  // 118: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	89,  // 119: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	103, // 120: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	88,  // 121: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	12,  // 122: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	87,  // 123: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	12,  // 124: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	12,  // 125: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	14,  // 126: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	17,  // 127: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	24,  // 128: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	39,  // 129: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 130: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	73,  // 131: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	132, // [132:132] is the sub-list for method output_type
-	132, // [132:132] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	25,  // 34: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
+	106, // 35: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	32,  // 36: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	32,  // 37: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	32,  // 38: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	32,  // 39: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	34,  // 40: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	38,  // 41: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	39,  // 42: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	104, // 43: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	3,   // 44: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	39,  // 45: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	104, // 46: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	43,  // 47: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	45,  // 48: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	48,  // 49: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	56,  // 50: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	62,  // 51: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	59,  // 52: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	60,  // 53: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	31,  // 54: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	30,  // 55: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	41,  // 56: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	107, // 57: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	27,  // 58: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 59: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	25,  // 60: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
+	42,  // 61: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	104, // 62: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	108, // 63: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	4,   // 64: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	19,  // 65: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	41,  // 66: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	46,  // 67: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	47,  // 68: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	52,  // 69: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	5,   // 70: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	49,  // 71: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	50,  // 72: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	104, // 73: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	6,   // 74: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	54,  // 75: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	55,  // 76: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	52,  // 77: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	104, // 78: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	108, // 79: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	57,  // 80: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	8,   // 81: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	7,   // 82: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	109, // 83: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	5,   // 84: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	106, // 85: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	85,  // 86: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	82,  // 87: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	104, // 88: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	78,  // 89: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	79,  // 90: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	83,  // 91: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	76,  // 92: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	77,  // 93: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	101, // 94: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	72,  // 95: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	73,  // 96: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	70,  // 97: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	68,  // 98: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	64,  // 99: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	65,  // 100: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	104, // 101: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	104, // 102: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	67,  // 103: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	104, // 104: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	104, // 105: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	104, // 106: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	66,  // 107: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	69,  // 108: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	9,   // 109: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	74,  // 110: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	75,  // 111: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	80,  // 112: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	13,  // 113: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	102, // 114: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	103, // 115: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	10,  // 116: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	91,  // 117: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	93,  // 118: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	87,  // 119: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	11,  // 120: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	90,  // 121: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	104, // 122: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	89,  // 123: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	12,  // 124: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	88,  // 125: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	12,  // 126: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	12,  // 127: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	14,  // 128: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	17,  // 129: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	24,  // 130: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	40,  // 131: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 132: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	74,  // 133: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	134, // [134:134] is the sub-list for method output_type
+	134, // [134:134] is the sub-list for method input_type
+	134, // [134:134] is the sub-list for extension type_name
+	134, // [134:134] is the sub-list for extension extendee
+	0,   // [0:134] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8334,7 +8407,8 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[3].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[11].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[20].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -8344,28 +8418,28 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[26].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[27].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[35].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[42].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[36].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[60].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[68].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[65].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[69].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   90,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

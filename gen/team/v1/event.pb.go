@@ -2113,7 +2113,9 @@ type Decided struct {
 	Input *v1.Message `protobuf:"bytes,13,opt,name=input,proto3" json:"input,omitempty"`
 	// The reply did not pass its review, or required work did not succeed: the run fails with this
 	// error in place of the reply or transfer, and keeps the reply as an artifact.
-	Failure       *Error `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure *Error `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
+	// The run ends with this reply because it has reached a limit; the text says which.
+	Finalized     string `protobuf:"bytes,15,opt,name=finalized,proto3" json:"finalized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2244,6 +2246,13 @@ func (x *Decided) GetFailure() *Error {
 		return x.Failure
 	}
 	return nil
+}
+
+func (x *Decided) GetFinalized() string {
+	if x != nil {
+		return x.Finalized
+	}
+	return ""
 }
 
 // Started opens an attempt of a step. It is durable before the attempt has an effect.
@@ -5763,7 +5772,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\bquestion\x18\x01 \x01(\tR\bquestion\x12\x18\n" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\x14\n" +
 	"\x05roles\x18\x03 \x03(\tR\x05roles\x124\n" +
-	"\bapproval\x18\x04 \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xd8\x04\n" +
+	"\bapproval\x18\x04 \x01(\v2\x18.team.v1.ApprovalRequestR\bapproval\"\xf6\x04\n" +
 	"\aDecided\x12#\n" +
 	"\x05steps\x18\x01 \x03(\v2\r.team.v1.StepR\x05steps\x127\n" +
 	"\aupdates\x18\x02 \x03(\v2\x1d.team.v1.Decided.UpdatesEntryR\aupdates\x12$\n" +
@@ -5779,7 +5788,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05joins\x18\v \x03(\tR\x05joins\x12\x14\n" +
 	"\x05round\x18\f \x01(\x05R\x05round\x12(\n" +
 	"\x05input\x18\r \x01(\v2\x12.lf.a2a.v1.MessageR\x05input\x12(\n" +
-	"\afailure\x18\x0e \x01(\v2\x0e.team.v1.ErrorR\afailure\x1aR\n" +
+	"\afailure\x18\x0e \x01(\v2\x0e.team.v1.ErrorR\afailure\x12\x1c\n" +
+	"\tfinalized\x18\x0f \x01(\tR\tfinalized\x1aR\n" +
 	"\fUpdatesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xa9\x02\n" +

@@ -33,7 +33,8 @@ const (
 	OnLimit_DEFAULT_ON_LIMIT OnLimit_Value = 0
 	// The step is refused. If the limit bounds the whole run, the run fails.
 	OnLimit_FAIL OnLimit_Value = 1
-	// The leader gets one turn without tools to answer with what it has. Only for coordinators.
+	// The run ends with what there is, and a warning. A model gets one turn without tools to answer with
+	// what it has; without a model, the answer is the results of the last members.
 	OnLimit_FINALIZE OnLimit_Value = 2
 	// People are asked for more. Only for max_tokens and max_cost.
 	OnLimit_ASK OnLimit_Value = 3
@@ -116,13 +117,16 @@ type Limits struct {
 	LoopMinUnique *int32 `protobuf:"varint,14,opt,name=loop_min_unique,json=loopMinUnique,proto3,oneof" json:"loop_min_unique,omitempty"`
 	// Retry policy of leaves.
 	Retry *Retry `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
-	// What happens when max_tokens or max_cost of these limits does not cover the next step: FAIL or
-	// ASK; FAIL.
+	// What happens when a run reaches one of these limits: FAIL, FINALIZE, or ASK for max_tokens and
+	// max_cost; FAIL.
 	OnLimit OnLimit_Value `protobuf:"varint,16,opt,name=on_limit,json=onLimit,proto3,enum=team.v1.OnLimit_Value" json:"on_limit,omitempty"`
 	// With on_limit ASK: roles that may grant more; empty means the owner of the task.
-	AskRoles      []string `protobuf:"bytes,17,rep,name=ask_roles,json=askRoles,proto3" json:"ask_roles,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AskRoles []string `protobuf:"bytes,17,rep,name=ask_roles,json=askRoles,proto3" json:"ask_roles,omitempty"`
+	// How often a model may make the same tool call that fails with the same error; 6. It is told after half
+	// as many. 0 means no limit.
+	MaxRepeatedCalls *int32 `protobuf:"varint,18,opt,name=max_repeated_calls,json=maxRepeatedCalls,proto3,oneof" json:"max_repeated_calls,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Limits) Reset() {
@@ -274,6 +278,13 @@ func (x *Limits) GetAskRoles() []string {
 	return nil
 }
 
+func (x *Limits) GetMaxRepeatedCalls() int32 {
+	if x != nil && x.MaxRepeatedCalls != nil {
+		return *x.MaxRepeatedCalls
+	}
+	return 0
+}
+
 // Retry is a retry policy. It applies to leaves: agents, models and tools with an effect of their
 // own.
 type Retry struct {
@@ -371,7 +382,7 @@ var File_team_v1_limits_proto protoreflect.FileDescriptor
 
 const file_team_v1_limits_proto_rawDesc = "" +
 	"\n" +
-	"\x14team/v1/limits.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf6\b\n" +
+	"\x14team/v1/limits.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\"\xc0\t\n" +
 	"\x06Limits\x12 \n" +
 	"\tmax_steps\x18\x01 \x01(\x05H\x00R\bmaxSteps\x88\x01\x01\x12 \n" +
 	"\tmax_turns\x18\x02 \x01(\x05H\x01R\bmaxTurns\x88\x01\x01\x12,\n" +
@@ -396,7 +407,8 @@ const file_team_v1_limits_proto_rawDesc = "" +
 	"\bon_limit\x18\x10 \x01(\x0e2\x16.team.v1.OnLimit.ValueR\aonLimit\x12\x8f\x02\n" +
 	"\task_roles\x18\x11 \x03(\tB\xf1\x01\xbaH\xed\x01\xba\x01S\n" +
 	"\x10limits.ask_roles\x12-ask_roles has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\baskRolesB\f\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\baskRoles\x121\n" +
+	"\x12max_repeated_calls\x18\x12 \x01(\x05H\vR\x10maxRepeatedCalls\x88\x01\x01B\f\n" +
 	"\n" +
 	"_max_stepsB\f\n" +
 	"\n" +
@@ -410,7 +422,8 @@ const file_team_v1_limits_proto_rawDesc = "" +
 	"\v_max_tokensB\v\n" +
 	"\t_max_costB\x0e\n" +
 	"\f_loop_windowB\x12\n" +
-	"\x10_loop_min_unique\"j\n" +
+	"\x10_loop_min_uniqueB\x15\n" +
+	"\x13_max_repeated_calls\"j\n" +
 	"\x05Retry\x12\x1f\n" +
 	"\battempts\x18\x01 \x01(\x05H\x00R\battempts\x88\x01\x01\x123\n" +
 	"\abackoff\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\abackoffB\v\n" +

@@ -35,13 +35,13 @@ func (d *drive) exchange(e *teamv1.Ended) a2a.Exchange {
 	switch {
 	case blocked(v.Top), e.GetOutcome() == teamv1.Outcome_OUTCOME_REJECTED, e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED:
 	case e.GetError() != nil:
-		ex.By = []a2a.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, nil)}}
+		ex.By = []a2a.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, nil, 0)}}
 	default:
 		answer := e.GetReply()
 		if ref := e.GetReplyRef(); ref > 0 {
 			answer = v.Text(ref)
 		}
-		ex.By = append(contributions(v), a2a.Contribution{Path: v.Top.Path, Messages: entries(v, v.Top, answer), State: state(v.Top)})
+		ex.By = append(contributions(v), a2a.Contribution{Path: v.Top.Path, Messages: entries(v, v.Top, answer, d.remembersTools), State: state(v.Top)})
 	}
 	return ex
 }
@@ -64,7 +64,7 @@ func contributions(v *journal.View) []a2a.Contribution {
 	var list []a2a.Contribution
 	for _, n := range ended {
 		if s := state(n); len(n.Reply.GetParts())+len(s) > 0 {
-			list = append(list, a2a.Contribution{Path: n.Path, Messages: entries(v, n, n.Reply), State: s})
+			list = append(list, a2a.Contribution{Path: n.Path, Messages: entries(v, n, n.Reply, agent.DefaultToolCalls), State: s})
 		}
 	}
 	return list
@@ -120,13 +120,19 @@ func state(n *journal.Node) map[string]*structpb.Value {
 }
 
 // entries returns the messages that an agent remembers: its input, the questions and messages that
-// followed, and its answer with a list of the delegations behind it. Only the last
+// followed, and its answer with a list of the delegations and of the last tool calls behind it. Only the last
 // agent.HistoryLength messages are returned.
-func entries(v *journal.View, n *journal.Node, answer *a2av1.Message) []*a2av1.Message {
+func entries(v *journal.View, n *journal.Node, answer *a2av1.Message, tools int) []*a2av1.Message {
 	list := append([]*a2av1.Message{remembered(n.Input(), a2av1.Role_ROLE_USER)}, said(n)...)
 	if len(answer.GetParts()) > 0 {
 		m := remembered(answer, a2av1.Role_ROLE_AGENT)
 		m.Metadata = delegations(v, n)
+		if calls := callsBehind(n, tools); len(calls) > 0 {
+			if m.Metadata == nil {
+				m.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
+			}
+			m.Metadata.Fields[agent.ToolCallsKey] = structpb.NewListValue(&structpb.ListValue{Values: calls})
+		}
 		list = append(list, m)
 	}
 	list = list[max(0, len(list)-agent.HistoryLength):]
@@ -205,6 +211,60 @@ func delegations(v *journal.View, n *journal.Node) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{
 		agent.DelegationsKey: structpb.NewListValue(&structpb.ListValue{Values: values}),
 	}}
+}
+
+// toolCall is a tool call of a run.
+type toolCall struct {
+	by   *journal.Node // the agent's
+	node *journal.Node
+	call *teamv1.ToolCall
+}
+
+// callsBehind returns the last tool calls behind the answer of a node, at most most, in the form of
+// agent.ToolCallsKey.
+func callsBehind(n *journal.Node, most int) []*structpb.Value {
+	calls := toolCalls(n)
+	slices.SortStableFunc(calls, func(a, b toolCall) int { return cmp.Compare(a.node.EndSeq, b.node.EndSeq) })
+	calls = calls[max(len(calls)-most, 0):]
+	values := make([]*structpb.Value, len(calls))
+	for i, c := range calls {
+		text := func(s string) *structpb.Value { return structpb.NewStringValue(agent.Excerpt(s, agent.MaxRemembered)) }
+		fields := map[string]*structpb.Value{"tool": text(c.call.GetName()), "arguments": text(c.call.GetArguments()), "result": text(c.node.End.GetTool().GetText())}
+		if c.by != n {
+			fields["agent"] = text(c.by.Step.GetMember())
+		}
+		values[i] = structpb.NewStructValue(&structpb.Struct{Fields: fields})
+	}
+	return values
+}
+
+// toolCalls returns the tool calls of a node that have a result. A node without a model has those of its
+// members, whose results nothing else in the conversation has.
+func toolCalls(n *journal.Node) []toolCall {
+	var calls []toolCall
+	var asked []*teamv1.ToolCall // of the last turn, which the next steps answer in order
+	led := false
+	for _, child := range n.Steps {
+		if child.Step.GetKind() == teamv1.Step_KIND_MODEL {
+			led, asked = true, child.End.GetTurn().GetToolCalls()
+			continue
+		}
+		if len(asked) > 0 {
+			if child.Step.GetKind() == teamv1.Step_KIND_TOOL && child.End.GetTool() != nil {
+				calls = append(calls, toolCall{n, child, asked[0]})
+			}
+			asked = asked[1:]
+		}
+	}
+	if led {
+		return calls
+	}
+	for _, child := range n.Steps {
+		if child.Delegated() {
+			calls = append(calls, toolCalls(child)...)
+		}
+	}
+	return calls
 }
 
 // outcome describes how a delegation ended. For one that was begun as a task of its own it names

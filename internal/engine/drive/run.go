@@ -117,20 +117,21 @@ type drive struct {
 	hold     *agent.Budget       // see reserveForRoot; nil without a reservation
 	cancel   context.CancelCauseFunc
 
-	one       [1]*teamv1.Event // the slice that drain appends; journals keep its element, not the slice
-	recorded  []*teamv1.Event  // the events that the agent is given: all but the driver's own
-	resumed   bool             // the run was started by an earlier claim
-	canceled  bool             // a cancel of the root is recorded, or stops is set
-	stops     int64            // sequence of the stop that cancelIfStopped has applied; 0 without one
-	closing   bool             // a child was canceled: the agent is called to close it, even while the run is paused
-	lapsed    bool             // the root's own question expired without an answer
-	reply     *teamv1.Reply    // the reply that ended the agent's sequence; nil before that
-	memory    *memory          // what the run reads of its conversation; nil means nothing
-	remembers bool             // the root's agent remembers its conversation
-	kept      bool             // the exchange is stored in the conversation
-	warnings  []string         // warnings for the end of the run
-	callee    agent.Agent      // the root's agent; nil before it is called
-	halting   halting          // what halts ask of the run
+	one            [1]*teamv1.Event // the slice that drain appends; journals keep its element, not the slice
+	recorded       []*teamv1.Event  // the events that the agent is given: all but the driver's own
+	resumed        bool             // the run was started by an earlier claim
+	canceled       bool             // a cancel of the root is recorded, or stops is set
+	stops          int64            // sequence of the stop that cancelIfStopped has applied; 0 without one
+	closing        bool             // a child was canceled: the agent is called to close it, even while the run is paused
+	lapsed         bool             // the root's own question expired without an answer
+	reply          *teamv1.Reply    // the reply that ended the agent's sequence; nil before that
+	memory         *memory          // what the run reads of its conversation; nil means nothing
+	remembers      bool             // the root's agent remembers its conversation
+	remembersTools int              // how many of its last tool calls as well
+	kept           bool             // the exchange is stored in the conversation
+	warnings       []string         // warnings for the end of the run
+	callee         agent.Agent      // the root's agent; nil before it is called
+	halting        halting          // what halts ask of the run
 
 	broken atomic.Pointer[error] // the error for which the drive ends; nil while it continues
 
@@ -349,7 +350,7 @@ func (d *drive) process(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	d.remembers = agent.Remembers(a)
+	d.remembers, d.remembersTools = agent.Remembers(a), agent.RemembersTools(a)
 	ctx, releaseTeam, err := d.lent(ctx)
 	if err != nil {
 		return err

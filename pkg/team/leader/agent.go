@@ -58,6 +58,9 @@ type AgentConfig struct {
 	// Memory makes the agent remember the conversation of a context id when it is the root of a
 	// run. If it is not set, each run begins without memory.
 	Memory bool
+	// ToolMemory is how many of the last tool calls of a conversation the agent remembers with their
+	// results; nil means agent.DefaultToolCalls.
+	ToolMemory *int
 	// Revision of the definition, for the record.
 	Revision string
 	// Upstreams are the circuit breakers and retry budgets; nil allows every call.
@@ -91,9 +94,9 @@ func NewAgent(c AgentConfig) (*Agent, error) {
 	loop, err := team.NewLoop("agent", team.Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
 		InputModes: c.InputModes, OutputModes: c.OutputModes,
-		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams, Log: c.Log,
+		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, ToolMemory: c.ToolMemory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams, Log: c.Log,
 		AcceptTruncated: c.AcceptTruncated, AllowEmpty: c.AllowEmpty,
-		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), output: c.Output, schema: c.Schema},
+		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), maxRepeated: repeatedLimit(c.Limits), onLimit: onLimit(c.Limits, ""), output: c.Output, schema: c.Schema},
 	})
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err

@@ -85,6 +85,14 @@ func limit(set int32, byDefault int) int {
 	return byDefault
 }
 
+// onLimit returns what happens at a limit. Limits may set it as well.
+func onLimit(l *teamv1.Limits, set OnLimit) OnLimit {
+	if l.GetOnLimit() == teamv1.OnLimit_FINALIZE {
+		return Finalize
+	}
+	return set
+}
+
 // Coordinator is the scheduler of teams in which a model, the leader, calls the members as tools
 // and writes the answer. Set ReportErrors in [team.Config], so that failures are reported to the
 // leader. Safe for concurrent use.
@@ -100,8 +108,9 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 		return nil, err
 	}
 	l := &leader{
-		instructions: withSkills(c.Instructions, c.Skills), crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: c.OnLimit,
+		instructions: withSkills(c.Instructions, c.Skills), crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: onLimit(c.Limits, c.OnLimit),
 		wake: c.Wake, strict: c.StrictCycles, sticky: c.StickyOwner, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), maxDelegated: limit(c.Limits.GetMaxDelegations(), defaultDelegations),
+		maxRepeated: repeatedLimit(c.Limits),
 	}
 	if l.tools, err = specsOf(c.Tools); err != nil {
 		return nil, err

@@ -38,6 +38,7 @@ type leader struct {
 	sticky       bool
 	maxTurns     int
 	maxDelegated int
+	maxRepeated  int
 	output       OutputFormat    // format of answers; nil allows any
 	schema       json.RawMessage // schema of answers; nil allows any
 
@@ -108,6 +109,9 @@ func (l *leader) next(s *team.State) (team.Decision, error) {
 	if r.turn.Step == nil {
 		return l.fromOwner(s), nil
 	}
+	if d, ok := l.shorter(s, r); ok {
+		return d, nil
+	}
 	if err := l.fatalError(s, r); err != nil {
 		return l.atLimit(s, r, err)
 	}
@@ -147,10 +151,13 @@ func (l *leader) fatalError(s *team.State, r *round) error {
 }
 
 // refusalError returns the error that ends the run because of refused calls: the limit of
-// delegations, a task that was repeated too often, or too many turns with only refusals; nil if
-// there is none.
+// delegations, a task or a failing call that was repeated too often, or too many turns with only
+// refusals; nil if there is none.
 func (l *leader) refusalError(s *team.State, r *round) error {
 	if err := l.repeatedTask(s); err != nil {
+		return err
+	}
+	if err := l.repeatedCall(s, r); err != nil {
 		return err
 	}
 	for _, st := range r.steps {
@@ -218,7 +225,7 @@ func endsRun(s *team.State, st *team.StepState) bool {
 func (l *leader) atLimit(s *team.State, r *round, err error) (team.Decision, error) {
 	limit := false
 	switch agent.AsError(err).Reason {
-	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded, agent.ReasonAccountLimit:
+	case agent.ReasonMaxDelegations, agent.ReasonMaxIterations, agent.ReasonBudgetExceeded, agent.ReasonAccountLimit, agent.ReasonRepeatedCall:
 		limit = true
 	}
 	switch {

@@ -61,13 +61,16 @@ func readResult(s *team.State, arguments string, look team.Look) *teamv1.ToolRes
 	case offset < 0 || offset >= len(text):
 		return toolError(fmt.Sprintf("offset %d is out of range; the result has %d bytes", offset, len(text)))
 	}
-	return toolText(pieceOf(text, offset))
+	return toolText(pieceOf(text, offset, min(agent.MaxResult, resultBound(s.Window))))
 }
 
-// resultNamed returns the text of the result with a name. It looks for it in the steps of members,
-// also in detached ones, and in the messages that the run was given.
+// resultNamed returns the text of the result with a name. It looks for it in the steps of tools and
+// members, also in detached ones, and in the messages that the run was given.
 func resultNamed(s *team.State, name string, look team.Look) (string, bool) {
 	for _, st := range s.Steps {
+		if st.Tool != nil && st.Step.GetId() == name && st.Step.GetName() != prompt.ReadTool {
+			return st.Tool.GetText(), true
+		}
 		if !st.ByMember() || st.Message == nil || s.TaskID(st) != name && st.Step.GetId() != name {
 			continue
 		}
@@ -84,13 +87,13 @@ func resultNamed(s *team.State, name string, look team.Look) (string, bool) {
 	return "", false
 }
 
-// pieceOf returns a piece of a text from an offset in bytes, and says where the next piece begins.
-// It does not split characters.
-func pieceOf(text string, offset int) string {
+// pieceOf returns a piece of a text of at most size bytes from an offset in bytes, and says where the next
+// piece begins. It does not split characters.
+func pieceOf(text string, offset, size int) string {
 	for offset < len(text) && !utf8.RuneStart(text[offset]) {
 		offset++
 	}
-	piece := agent.Excerpt(text[offset:], agent.MaxResult)
+	piece := agent.Excerpt(text[offset:], size)
 	if end := offset + len(piece); end < len(text) {
 		return fmt.Sprintf("%s\n\n[bytes %d to %d of %d; read on from offset %d]", piece, offset, end, len(text), end)
 	}

@@ -74,10 +74,15 @@ func Corrected(turn *teamv1.Turn, text string) []agent.ModelMessage {
 // Cut shortens the text of a long result for a model that can call ReadTool, and says where the
 // rest is. name is the result's name in ReadTool's arguments.
 func Cut(text, name string) string {
-	if len(text) <= agent.MaxResult {
+	return CutTo(text, agent.MaxResult, name)
+}
+
+// CutTo is like Cut, for results that may have at most size bytes.
+func CutTo(text string, size int, name string) string {
+	if len(text) <= size {
 		return text
 	}
-	shown := agent.Excerpt(text, agent.MaxResult)
+	shown := agent.Excerpt(text, size)
 	return fmt.Sprintf("%s\n\n[the first %d of %d bytes. The whole is result %q: read on with %s from offset %d]",
 		shown, len(shown), len(text), name, ReadTool, len(shown))
 }

@@ -88,7 +88,7 @@ func (w *Work) ownLimit() int64 {
 // turn cut.
 func (w *Work) continueTruncated(err error) (again bool, _ error) {
 	e := agent.AsError(err)
-	if e.Reason != agent.ReasonAnswerTruncated && (w.Cut == nil || e.Retry || !e.Fresh || e.Reason != agent.ReasonUnavailable) {
+	if e.Reason != agent.ReasonAnswerTruncated && (w.Cut == nil || e.Retry || !e.Fresh || !ofModel(e)) {
 		return false, nil
 	}
 	retried := &teamv1.Retried{Attempt: w.Attempts, Error: e.Proto(), Fresh: true, NotBefore: timestamppb.New(w.by.Run.Now()), Spent: w.cost.lost}
@@ -106,12 +106,17 @@ func (w *Work) continueTruncated(err error) (again bool, _ error) {
 // endOfTurn returns the error that the step of a model ends with after a failed attempt. If an earlier
 // turn was cut and what came of asking again is no better, it is that of the cut turn.
 func (w *Work) endOfTurn(ctx context.Context, err error) error {
-	if e := agent.AsError(err); w.Cut != nil && e.Reason == agent.ReasonUnavailable {
+	if e := agent.AsError(err); w.Cut != nil && ofModel(e) {
 		cut := agent.FromProto(w.Cut)
 		cut.Fresh, cut.Spent, cut.Err = e.Fresh, e.Spent, e
 		err = cut
 	}
 	return w.endOfAttempt(ctx, err)
+}
+
+// ofModel reports whether an error is that of a model's endpoint.
+func ofModel(e *agent.Error) bool {
+	return e.Reason == agent.ReasonUnavailable || e.Reason == agent.ReasonContextTooLong
 }
 
 // noLimit reports whether requests have no limit, so that the provider's default cut the turn.
