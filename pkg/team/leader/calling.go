@@ -30,7 +30,8 @@ func (c *callPlanner) step(call *teamv1.ToolCall) *teamv1.Step {
 		c.delegate(step, call)
 	case call.GetName() == team.TransferTool && len(c.state.Transfers) > 0:
 		c.transfer(step, call)
-	case call.GetName() != prompt.ReadTool && !c.hasTool(c.state, call.GetName()): // a result that can be read on may be cut in later prompts only
+	case call.GetName() == prompt.ReadTool && hasCuttable(c.state):
+	case !c.hasTool(c.state, call.GetName()):
 		refuse(step, agent.ReasonInvalidRequest, fmt.Sprintf("there is no tool %q; %s", agent.Quote(call.GetName()),
 			strings.Join(append([]string{c.toolList(c.state)}, c.state.MissingTools...), "; ")))
 	}

@@ -81,6 +81,13 @@ func (w *promptWriter) fit() {
 	}
 }
 
+// hasCuttable reports whether the run has results that a prompt may have cut.
+func hasCuttable(s *team.State) bool {
+	return slices.ContainsFunc(s.Steps, func(st *team.StepState) bool {
+		return len(st.Tool.GetText()) > 2*shortResult || st.ByMember() && len(prompt.Text(st.Message)) > 2*shortResult
+	}) || hasLong(s)
+}
+
 // sizeOf returns the size of the texts of a request, in bytes.
 func sizeOf(req *agent.ModelRequest) int {
 	n := len(req.Instructions)
@@ -112,10 +119,7 @@ func (l *leader) shorter(s *team.State, r *round) (d team.Decision, ok bool) {
 	if r.turn.Err == nil || r.turn.Err.Reason != agent.ReasonContextTooLong || tooLong(s.Steps) > maxShorter {
 		return d, false
 	}
-	long := func(st *team.StepState) bool {
-		return len(st.Tool.GetText()) > 2*shortResult || st.ByMember() && len(prompt.Text(st.Message)) > 2*shortResult
-	}
-	if !slices.ContainsFunc(s.Steps, long) {
+	if !hasCuttable(s) {
 		return d, false
 	}
 	d, err := l.turn(s, r, shorterTurn, "the request was too long for the model: older results are shortened")
