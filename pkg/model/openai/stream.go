@@ -177,7 +177,7 @@ func (a *answer) part(p map[string]any) {
 
 // images adds the images of a piece, and reports whether there are any. Gateways send those that a model
 // makes as data URLs. Images in another form, and URLs that are not data URLs, are ignored.
-func (a *answer) images(raw json.RawMessage) (any bool) {
+func (a *answer) images(raw json.RawMessage) (found bool) {
 	var images []struct {
 		URL imageURL `json:"image_url"`
 	}
@@ -186,11 +186,11 @@ func (a *answer) images(raw json.RawMessage) (any bool) {
 	}
 	for _, image := range images {
 		if media, raw, ok := model.FromDataURL(image.URL.URL); ok {
-			any = true
+			found = true
 			a.files = append(a.files, model.File(media, raw, len(a.files)+1))
 		}
 	}
-	return any
+	return found
 }
 
 // call adds a piece of a tool call. Pieces with the same index belong together. Endpoints that send
