@@ -19,10 +19,11 @@ import (
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
-var update = flag.Bool("update", false, "write the records of servers that run, and the table in docs/models.md, anew")
+var update = flag.Bool("update", false, "write the records of servers that run, what is seen of the others, and the table in docs/models.md, anew")
 
 // record is what a server has sent, and what the user sees of it.
 type record struct {
+	file       string
 	Software   string               `json:"software"` // name and version
 	Situations map[string]*exchange `json:"situations"`
 }
@@ -67,7 +68,20 @@ func read(t *testing.T, file string) *record {
 	if err := json.Unmarshal(b, r); err != nil {
 		t.Fatal(file, err)
 	}
+	r.file = file
 	return r
+}
+
+// write writes a record.
+func (r *record) write(t *testing.T) {
+	t.Helper()
+	b, err := json.MarshalIndent(r, "", " ")
+	if err == nil {
+		err = os.WriteFile(r.file, append(b, '\n'), 0o644) //nolint:gosec // G306: a file of the source tree
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestReplay: what servers have sent is seen by the user as the record says.
@@ -97,10 +111,17 @@ func TestReplay(t *testing.T) {
 					return &http.Response{StatusCode: next.Status, Header: h, Body: io.NopCloser(strings.NewReader(next.Body))}, nil
 				})}
 				o := s.play(t, model.Config{Name: "smollm2", BaseURL: "http://model.invalid/v1", APIKey: secret.New(key), HTTPClient: client, MaxOutput: longest})
-				if got := o.cell(&s); got != e.Seen || len(left) > 0 {
+				got := o.cell(&s)
+				if *update {
+					e.Seen = got
+				}
+				if got != e.Seen || len(left) > 0 {
 					t.Errorf("seen: %s\nwant: %s\n%d responses are left", got, e.Seen, len(left))
 				}
 			})
+		}
+		if *update {
+			r.write(t)
 		}
 	}
 }

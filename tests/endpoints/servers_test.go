@@ -3,7 +3,6 @@ package endpoints
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -65,18 +64,12 @@ func TestServers(t *testing.T) {
 				t.Skip("make night-models runs this with " + s.title)
 			}
 			now := s.play(t, s.start(t, python))
-			file := filepath.Join("testdata", s.name+".json")
+			now.file = filepath.Join("testdata", s.name+".json")
 			if *update {
-				b, err := json.MarshalIndent(now, "", " ")
-				if err == nil {
-					err = os.WriteFile(file, append(b, '\n'), 0o644) //nolint:gosec // G306: a file of the source tree
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				now.write(t)
 				return
 			}
-			compare(t, read(t, file), now)
+			compare(t, read(t, now.file), now)
 		})
 	}
 }
