@@ -153,7 +153,7 @@ func TestOpenAIEndpoint(t *testing.T) {
 	fact, style := uuid.NewString(), uuid.NewString()
 	llm.Answer("test-model", func(r *fakellm.Request) fakellm.Turn {
 		if strings.Contains(r.Last(), fact) {
-			return fakellm.Turn{Text: style + " " + r.Last()}
+			return fakellm.Turn{Text: style + " " + r.Last()[strings.Index(r.Last(), fact):]} // the request comes before it
 		}
 		return fakellm.Turn{Text: fact + " on " + r.Last()}
 	})

@@ -171,7 +171,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Instructions: a.GetInstructions(), Skills: a.GetSkills(),
 			InputModes: a.GetInputModes(), OutputModes: a.GetOutputModes(),
 			Guards: guards, Upstreams: b.Upstreams,
-			ToolMemory: toolMemory(a.GetConversation()),
+			ToolMemory:      toolMemory(a.GetConversation()),
 			AcceptTruncated: a.GetOnTruncated() == teamv1.OnTruncated_ACCEPT, AllowEmpty: a.GetAllowEmpty(),
 			Model: m, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		}

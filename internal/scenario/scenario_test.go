@@ -61,7 +61,7 @@ teams:
     swarm: {entry_member: writer}
     limits: {max_handoffs: 1}
   thrift:
-    members: [{agent: writer}]
+    members: [{agent: writer, history_scope: LAST_RESULT}]
     supervisor: {rules: [{id: w, when: "turn < 50", next: [writer]}, {id: d, when: "true", finish: writer}]}
     limits: {max_cost: 0.001}
   talk: {members: [{agent: writer}, {agent: critic}], swarm: {entry_member: writer, cross_request_transfer: true}}
@@ -192,7 +192,7 @@ func TestExpectations(t *testing.T) {
 			`4 want writer to say "x", got "" | writer: UNAVAILABLE: …`,
 		}},
 		{"at_most", "good", "{tokens: 100, cost: 0.001, model_calls: 2, tool_calls: 0}", "{tokens: 1, cost: 0.00001, model_calls: 1}", []string{
-			`4 want at most 1 tokens, got … | `, `4 want at most 0.00001 cost, got 0.000013 | `, `4 want at most 1 model calls, got 2 | `,
+			`4 want at most 1 tokens, got … | `, `4 want at most 0.00001 cost, got 0.000014 | `, `4 want at most 1 model calls, got 2 | `,
 		}},
 	}
 	told := map[string]bool{}

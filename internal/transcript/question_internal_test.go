@@ -10,8 +10,8 @@ import (
 
 func TestQuestion(t *testing.T) {
 	for parts, want := range map[string]string{
-		`[{"text":"Which city?"}]`: "Which city?",
-		`[{"text":"Really?"},{"data":{"options":["yes","no"]}}]`:                                         "Really? [yes, no]",
+		`[{"text":"Which city?"}]`:                               "Which city?",
+		`[{"text":"Really?"},{"data":{"options":["yes","no"]}}]`: "Really? [yes, no]",
 		`[{"text":"Pay?"},{"data":{"interruptId":"i1"}},{"data":{"options":["yes"]}},{"text":"Say so."}]`: "Pay?\nSay so. {\"interruptId\":\"i1\"} [yes]",
 	} {
 		m := &a2av1.Message{}

@@ -111,8 +111,8 @@ type Server struct {
 	closed bool                             // guarded by mu
 	// progress has what extends the time of each call in progress, by its token; guarded by mu.
 	progress map[string]func()
-	calling  int // number of calls so far; guarded by mu
-	wg     sync.WaitGroup                   // goroutines that make and watch sessions
+	calling  int            // number of calls so far; guarded by mu
+	wg       sync.WaitGroup // goroutines that make and watch sessions
 
 	connecting int // sessions for one call that are being made; guarded by mu
 }

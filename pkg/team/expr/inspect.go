@@ -77,16 +77,13 @@ func (in *inspector) root(e ast.Expr) string {
 func (in *inspector) read(e ast.Expr, text string) read {
 	r := read{id: e.ID(), text: text, test: e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly()}
 	for ; operandOf(e) != nil; e = operandOf(e) {
-		key := ""
 		if e.Kind() == ast.SelectKind {
-			key = e.AsSelect().FieldName()
+			r.keys = append(r.keys, e.AsSelect().FieldName())
 		} else if k := e.AsCall().Args()[1]; k.Kind() == ast.LiteralKind {
-			key = fmt.Sprint(k.AsLiteral().Value())
+			r.keys = append(r.keys, fmt.Sprint(k.AsLiteral().Value()))
 		} else {
 			r.keys = nil // what is below a computed key is not known
-			continue
 		}
-		r.keys = append(r.keys, key)
 	}
 	slices.Reverse(r.keys)
 	r.root = e.AsIdent()

@@ -2,8 +2,8 @@ package leader
 
 import (
 	"fmt"
-	"strings"
 	"slices"
+	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
