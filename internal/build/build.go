@@ -23,6 +23,7 @@ import (
 	"github.com/agentteams/team-server/pkg/mcp"
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/scripted"
+	"github.com/agentteams/team-server/pkg/secret"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/broadcast"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -252,9 +253,13 @@ func (b *builder) newA2A(id string, a *teamv1.AgentConfig) (*remote.A2A, error) 
 	if err != nil {
 		return nil, err
 	}
+	var tokens secret.Source
+	if o := a.GetA2A().GetAuth().GetOauth(); o != nil {
+		tokens = b.tokens(o)
+	}
 	return remote.NewA2A(remote.A2AConfig{
-		Verifier: verifier,
-		ID:       id, Card: a.GetA2A().GetCard(), Token: b.Definition.Secret(a.GetA2A().GetAuth().GetBearer()),
+		Verifier: verifier, Tokens: tokens,
+		ID: id, Card: a.GetA2A().GetCard(), Token: b.Definition.Secret(a.GetA2A().GetAuth().GetBearer()),
 		Prefer: bindings[a.GetA2A().GetBinding()], Version: a.GetA2A().GetVersion(), Egress: b.dialer(id), Others: b.Guarded, Log: b.Log, CostPerTask: a.GetA2A().GetCostPerTask(),
 		IdleTimeout: a.GetA2A().GetIdleTimeout().AsDuration(),
 	})

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/bearer"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
@@ -135,11 +136,21 @@ func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 	c := mcp.Config{
 		Name: name, Command: m.GetCommand(), Dir: b.Definition.Path("."), Env: map[string]secret.Secret{},
 		URL: m.GetUrl(), Bearer: b.Definition.Secret(m.GetBearer()), HTTPClient: b.Egress.HTTPClient(),
+		Headers: map[string]secret.Secret{}, Prefix: m.GetPrefix(), Version: m.GetProtocolVersion(),
 		Allow: m.GetAllow(), Effects: map[string]agent.Effect{}, Log: b.Log,
 		StartTimeout: m.GetTimeouts().GetStart().AsDuration(), CallTimeout: m.GetTimeouts().GetCall().AsDuration(),
 	}
 	for name, value := range m.GetEnv() {
 		c.Env[name] = b.Definition.Secret(value)
+	}
+	for name, value := range m.GetHeaders() {
+		c.Headers[name] = b.Definition.Secret(value)
+	}
+	if m.GetCwd() != "" {
+		c.Dir = b.Definition.Path(m.GetCwd())
+	}
+	if m.GetOauth() != nil {
+		c.Tokens = b.tokens(m.GetOauth())
 	}
 	if abs, err := filepath.Abs(c.Dir); err == nil {
 		c.Dir = abs
@@ -155,6 +166,14 @@ func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 		}
 	}
 	return c
+}
+
+// tokens returns the tokens of an OAuth 2 server.
+func (b *builder) tokens(o *teamv1.OAuthClient) *bearer.Source {
+	return bearer.New(bearer.Config{
+		TokenURL: o.GetTokenUrl(), ClientID: o.GetClientId(), ClientSecret: b.Definition.Secret(o.GetClientSecret()),
+		Scopes: o.GetScopes(), Params: o.GetParams(), HTTPClient: b.Egress.HTTPClient(),
+	})
 }
 
 // toolSets returns the tools of an agent, or of the leader of a team. Tools with the same name are

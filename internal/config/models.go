@@ -125,6 +125,9 @@ func (k *checker) grpcAddress(id string, g *teamv1.GrpcAgent) {
 	switch {
 	case err != nil:
 		k.fault(n, "address "+err.Error(), "for example agents.example:50051, with a port from 1 to 65535")
+	case g.GetAuth().GetOauth() != nil:
+		at, _ := k.at("agents", id, "grpc", "auth")
+		k.fault(at, "oauth is not supported for agents that implement the Agent service", "use bearer, or call the agent over A2A")
 	case g.GetAuth().GetBearer() != "" && g.GetTls() == nil && inClear(host):
 		at, _ := k.at("agents", id, "grpc", "auth")
 		k.fault(at, "the token would be sent without encryption", "add tls: {} beside auth; without TLS a token is sent only to a loopback address")

@@ -174,7 +174,7 @@ func hasAddress(i *a2av1.AgentInterface) bool {
 // trusts reports whether the credentials may be sent to an interface: there are none, or it
 // is at one of the trusted origins and uses TLS if the card was read over TLS.
 func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
-	if cfg.Token.IsZero() && len(cfg.Header) == 0 {
+	if cfg.Token.IsZero() && cfg.Tokens == nil && len(cfg.Header) == 0 {
 		return true
 	}
 	at, secure := place(i, card)

@@ -65,12 +65,15 @@ type Config struct {
 	// card offers no better one: compare Client.Bound. A2A 0.3 has no tenants.
 	Tenant string
 
-	// Token is sent with each call as a bearer token. Header is sent with each call as
+	// Token is sent with each call as a bearer token. Tokens are sent in its place; a call that
+	// is refused with one of them is made once more, with a new one, unless it is a stream over
+	// gRPC. Header is sent with each call as
 	// HTTP headers or, over gRPC, as metadata; a header replaces one of the same name that
 	// the package sets. Token and Header are sent to the host and port of the card and to
 	// Origins only, and without TLS only if the card was read without TLS. If either is
 	// set, other interfaces are not used.
 	Token  secret.Secret
+	Tokens secret.Source
 	Header http.Header
 	// Origins are additional origins to which Token and Header are sent, as URLs or as
 	// host:port.

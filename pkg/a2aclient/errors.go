@@ -106,7 +106,7 @@ func (e *ServerError) GRPCStatus() *status.Status {
 
 // refused returns the *ServerError for a status, without the token; nil if that is OK.
 func (w *web) refused(st *status.Status, httpStatus int) error {
-	st = wire.WithoutSecret(st, w.cfg.Token)
+	st = wire.WithoutSecret(st, w.sent())
 	var e *agent.Error
 	if !errors.As(wire.Error(st), &e) {
 		return nil

@@ -1,7 +1,9 @@
 package a2aclient_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -38,6 +40,43 @@ func eachFake(t *testing.T, cfg fakeagent.Config, test func(*caller, *fakeagent.
 				t.Errorf("called is %s over %s", c.Version(), c.Binding())
 			}
 			test(&caller{T: t, Client: c, ctx: t.Context()}, f)
+		})
+	}
+}
+
+// tokens are a secret.Source whose first token is not accepted any longer.
+type tokens struct{ discarded, given atomic.Int32 }
+
+func (k *tokens) Token(context.Context) (secret.Secret, error) {
+	k.given.Add(1)
+	if k.discarded.Load() == 0 {
+		return secret.New("expired-token"), nil
+	}
+	return secret.New("secret"), nil
+}
+
+func (k *tokens) Discard(used secret.Secret) {
+	if used.Reveal() == "expired-token" {
+		k.discarded.Add(1)
+	}
+}
+
+// TestTokens: a call that is refused with a token is made once more with a new one, and tokens go where Token goes.
+func TestTokens(t *testing.T) {
+	for _, binding := range []string{a2aclient.GRPC, a2aclient.REST, a2aclient.JSONRPC} {
+		t.Run(binding, func(t *testing.T) {
+			f := fakeagent.New(t, fakeagent.Config{Bindings: []string{binding}, Token: "secret", Default: fakeagent.Turn{Text: "four"}})
+			k := &tokens{}
+			c, err := a2aclient.Open(t.Context(), f.URL(), a2aclient.Config{Tokens: k, AnyGRPCPort: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close() //nolint:errcheck // the calls have ended
+			k.discarded.Store(0)
+			say := (&caller{T: t, Client: c, ctx: t.Context()}).say("when?")
+			if resp, err := c.SendMessage(t.Context(), say); err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED || k.discarded.Load() != 1 {
+				t.Errorf("%v, %v, %d discarded", resp, err, k.discarded.Load())
+			}
 		})
 	}
 }

@@ -72,9 +72,13 @@ func newGRPC(w *web, address string, secure bool) (*grpcTransport, error) {
 
 // outgoing returns the context of a call with its metadata, and writes the call to
 // Config.Raw.
-func (g *grpcTransport) outgoing(ctx context.Context, method string, req proto.Message, kv ...string) context.Context {
+func (g *grpcTransport) outgoing(ctx context.Context, method string, req proto.Message, kv ...string) (context.Context, error) {
+	token, err := g.token(ctx)
+	if err != nil {
+		return ctx, &TransportError{Address: g.address, Err: err}
+	}
 	md := metadata.MD{}
-	for name, values := range g.service(ctx) {
+	for name, values := range g.service(ctx, token) {
 		md.Append(name, values...)
 	}
 	for i := 0; i < len(kv); i += 2 {
@@ -82,7 +86,16 @@ func (g *grpcTransport) outgoing(ctx context.Context, method string, req proto.M
 	}
 	g.show(">", method, req)
 	g.rawHeader(">", md, slices.Sorted(maps.Keys(md))...)
-	return metadata.NewOutgoingContext(ctx, md)
+	return metadata.NewOutgoingContext(ctx, md), nil
+}
+
+// discards reports whether a call was refused with one of Config.Tokens, which is not used again then.
+func (g *grpcTransport) discards(err error) bool {
+	if g.cfg.Tokens == nil || status.Code(err) != codes.Unauthenticated {
+		return false
+	}
+	g.cfg.Tokens.Discard(g.sent())
+	return true
 }
 
 // show writes a message to Config.Raw, as JSON instead of its binary form.
@@ -100,7 +113,7 @@ func (g *grpcTransport) show(direction, method string, m proto.Message) {
 // failed returns the error of a call. begun reports whether a part of the answer was
 // received.
 func (g *grpcTransport) failed(ctx context.Context, err error, begun bool) error {
-	st := wire.WithoutSecret(status.Convert(err), g.cfg.Token)
+	st := wire.WithoutSecret(status.Convert(err), g.sent())
 	g.raw("< %s: %s", st.Code(), st.Message())
 	switch fromServer := wire.InfoOf(st) != nil; {
 	case fromServer:
@@ -116,7 +129,18 @@ func (g *grpcTransport) failed(ctx context.Context, err error, begun bool) error
 
 // unary makes a call with one answer.
 func unary[Req, Resp proto.Message](ctx context.Context, g *grpcTransport, method string, call func(context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (Resp, error) {
-	resp, err := call(g.outgoing(ctx, method, req), req)
+	out, err := g.outgoing(ctx, method, req)
+	if err != nil {
+		var none Resp
+		return none, err
+	}
+	resp, err := call(out, req)
+	if g.discards(err) {
+		if out, err = g.outgoing(ctx, method, req); err != nil {
+			return resp, err
+		}
+		resp, err = call(out, req)
+	}
 	if err != nil {
 		return resp, g.failed(ctx, err, false)
 	}
@@ -130,7 +154,12 @@ func follow[Req proto.Message](ctx context.Context, g *grpcTransport, method str
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel() // ends a gRPC stream that was not read to its end
 		begun := false
-		s, err := call(g.outgoing(ctx, method, req, kv...), req)
+		out, err := g.outgoing(ctx, method, req, kv...)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		s, err := call(out, req)
 		for err == nil {
 			var resp *a2av1.StreamResponse
 			if resp, err = s.Recv(); err == nil {
@@ -141,7 +170,7 @@ func follow[Req proto.Message](ctx context.Context, g *grpcTransport, method str
 				}
 			}
 		}
-		if !errors.Is(err, io.EOF) {
+		if g.discards(err); !errors.Is(err, io.EOF) {
 			yield(nil, g.failed(ctx, err, begun))
 		}
 	}

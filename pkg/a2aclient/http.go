@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -35,7 +36,28 @@ type web struct {
 	cfg     Config
 	version string // of the protocol
 	http    *http.Client
-	lines   sync.Mutex // held while a line is written to Config.Raw
+	lines   sync.Mutex                    // held while a line is written to Config.Raw
+	last    atomic.Pointer[secret.Secret] // the last of Config.Tokens; nil if there is none
+}
+
+// token returns the token of a call, zero if it has none.
+func (w *web) token(ctx context.Context) (secret.Secret, error) {
+	if w.cfg.Tokens == nil {
+		return w.cfg.Token, nil
+	}
+	token, err := w.cfg.Tokens.Token(ctx)
+	if err == nil {
+		w.last.Store(&token)
+	}
+	return token, err
+}
+
+// sent returns the token that was sent last, which answers must not show.
+func (w *web) sent() secret.Secret {
+	if last := w.last.Load(); last != nil {
+		return *last
+	}
+	return w.cfg.Token
 }
 
 func newWeb(cfg Config, version string) *web {
@@ -63,7 +85,7 @@ func (cfg Config) transport() http.RoundTripper {
 }
 
 // service returns the headers that each call carries.
-func (w *web) service(ctx context.Context) http.Header {
+func (w *web) service(ctx context.Context, token secret.Secret) http.Header {
 	h := headerOf(ctx).Clone()
 	if h == nil {
 		h = http.Header{}
@@ -77,8 +99,8 @@ func (w *web) service(ctx context.Context) http.Header {
 		}
 		h.Set(name, strings.Join(uris, ", "))
 	}
-	if !w.cfg.Token.IsZero() {
-		h.Set("Authorization", "Bearer "+w.cfg.Token.Reveal())
+	if !token.IsZero() {
+		h.Set("Authorization", "Bearer "+token.Reveal())
 	}
 	for name, values := range w.cfg.Header {
 		h[http.CanonicalHeaderKey(name)] = values
@@ -86,9 +108,37 @@ func (w *web) service(ctx context.Context) http.Header {
 	return h
 }
 
-// do makes a request; body is that of req, nil if it has none. A redirect is an error.
+// do makes a request; body is that of req, nil if it has none. A redirect is an error. A request that is refused with
+// one of Config.Tokens is made once more, with a new one.
 func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
-	maps.Copy(req.Header, w.service(req.Context()))
+	resp, used, err := w.once(req, body)
+	if err != nil || w.cfg.Tokens == nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	w.cfg.Tokens.Discard(used)
+	again := req.Clone(req.Context())
+	if req.GetBody != nil {
+		if again.Body, err = req.GetBody(); err != nil {
+			return resp, nil //nolint:nilerr // the answer stands
+		}
+	}
+	done(resp)
+	resp, _, err = w.once(again, body)
+	return resp, err
+}
+
+// once makes a request, and returns the token that it was made with.
+func (w *web) once(req *http.Request, body []byte) (*http.Response, secret.Secret, error) {
+	token, err := w.token(req.Context())
+	if err != nil {
+		return nil, token, &TransportError{Address: origin(req), Err: err}
+	}
+	resp, err := w.roundTrip(req, body, token)
+	return resp, token, err
+}
+
+func (w *web) roundTrip(req *http.Request, body []byte, token secret.Secret) (*http.Response, error) {
+	maps.Copy(req.Header, w.service(req.Context(), token))
 	w.raw("> %s %s", req.Method, wire.Redacted(req.URL.String()))
 	w.rawHeader(">", req.Header, slices.Sorted(maps.Keys(req.Header))...)
 	if body != nil {
@@ -102,7 +152,7 @@ func (w *web) do(req *http.Request, body []byte) (*http.Response, error) {
 	w.rawHeader("<", resp.Header, "Content-Type", "Location", "Retry-After", "A2a-Extensions", "X-A2a-Extensions")
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		done(resp)
-		return nil, &AnswerError{Problem: fmt.Sprintf("%s has moved to %s; use that address", wire.Redacted(req.URL.String()), secret.Hide(wire.Redacted(to.String()), w.cfg.Token)), kind: ErrMoved}
+		return nil, &AnswerError{Problem: fmt.Sprintf("%s has moved to %s; use that address", wire.Redacted(req.URL.String()), secret.Hide(wire.Redacted(to.String()), token)), kind: ErrMoved}
 	}
 	return resp, nil
 }

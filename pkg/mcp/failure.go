@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -72,14 +74,20 @@ func withoutPath(err error) error {
 
 func (s *Server) tokenRefused(status int) *agent.Error {
 	e := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable,
-		"the MCP server of tool %q refused the token (HTTP %d); check its bearer", s.config.Name, status)
+		"the MCP server of tool %q refused the token (HTTP %d); check its bearer, oauth or headers", s.config.Name, status)
 	e.Fresh = true
 	return e
 }
 
-// hide returns a text of the server without its token. Values of Env may be parts of any text, such as the
+// hide returns a text of the server without its token and the values of its headers. Values of Env may be parts of any text, such as the
 // name of a folder, and are not hidden.
-func (s *Server) hide(text string) string { return secret.Hide(text, s.config.Bearer) }
+func (s *Server) hide(text string) string {
+	secrets := append(slices.Collect(maps.Values(s.config.Headers)), s.config.Bearer)
+	if token := s.token.Load(); token != nil {
+		secrets = append(secrets, *token)
+	}
+	return secret.Hide(text, secrets...)
+}
 
 // failure returns the error of a call that failed. If the server answered with an error, the
 // outcome is known. If the connection broke or the server had an internal error, it is not known

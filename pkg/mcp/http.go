@@ -70,7 +70,7 @@ func (s *Server) httpClient() *http.Client {
 	if next == nil {
 		next = &http.Transport{}
 	}
-	c.Transport = &transport{next: next, bearer: s.config.Bearer}
+	c.Transport = &transport{next: next, server: s}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // do not send the token to another server
 	return &c
 }
@@ -78,17 +78,58 @@ func (s *Server) httpClient() *http.Client {
 // transport adds the token and the trace context to requests and records them in the exchange of their context.
 type transport struct {
 	next   http.RoundTripper
-	bearer secret.Secret
+	server *Server
+}
+
+// authorize adds the headers of the configuration and the token, which it returns if it may be replaced by a new one.
+func (t *transport) authorize(req *http.Request) (used secret.Secret, err error) {
+	c := &t.server.config
+	for name, value := range c.Headers {
+		req.Header.Set(name, value.Reveal())
+	}
+	token := c.Bearer
+	if c.Tokens != nil {
+		if used, err = c.Tokens.Token(req.Context()); err != nil {
+			return used, err
+		}
+		token = used
+		t.server.token.Store(&used)
+	}
+	if !token.IsZero() {
+		req.Header.Set("Authorization", "Bearer "+token.Reveal())
+	}
+	return used, nil
+}
+
+// send sends a request with a token. One that is refused with it is sent once more, with a new token.
+func (t *transport) send(req *http.Request) (*http.Response, error) {
+	used, err := t.authorize(req)
+	if err != nil {
+		return nil, err
+	}
+	res, err := t.next.RoundTrip(req)
+	if err != nil || used.IsZero() || res.StatusCode != http.StatusUnauthorized || req.Body != nil && req.GetBody == nil {
+		return res, err
+	}
+	t.server.config.Tokens.Discard(used)
+	again := req.Clone(req.Context())
+	if req.GetBody != nil {
+		if again.Body, err = req.GetBody(); err != nil {
+			return res, nil //nolint:nilerr // the answer stands
+		}
+	}
+	if _, err := t.authorize(again); err != nil {
+		return res, nil //nolint:nilerr // the answer stands
+	}
+	_ = res.Body.Close() // it is not read
+	return t.next.RoundTrip(again)
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context()) // a RoundTripper must not change it
 	traceparent.Set(req.Context(), req.Header)
-	if !t.bearer.IsZero() {
-		req.Header.Set("Authorization", "Bearer "+t.bearer.Reveal())
-	}
-	res, err := t.next.RoundTrip(req)
+	res, err := t.send(req)
 	e, _ := req.Context().Value(exchangeKey{}).(*exchange)
 	if err != nil {
 		if e != nil {

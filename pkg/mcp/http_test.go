@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -389,6 +391,76 @@ func TestHTTPCutOffAndUnknown(t *testing.T) {
 		r.handle(h)
 		if got := call(t, s, "put").GetText(); got != "put" {
 			t.Error(got)
+		}
+	}
+}
+
+// source is a secret.Source; the tokens before the last one are refused.
+type source struct{ n atomic.Int32 }
+
+func (s *source) name() string                                 { return fmt.Sprintf("canary-token-%d", s.n.Load()) }
+func (s *source) Token(context.Context) (secret.Secret, error) { return secret.New(s.name()), nil }
+func (s *source) Discard(used secret.Secret) {
+	if used.Reveal() == s.name() {
+		s.n.Add(1)
+	}
+}
+
+// TestHTTPCredentials: headers and tokens are sent with each request, a request that is refused with a token is sent once
+// more with a new one, and what the server repeats of them is hidden.
+func TestHTTPCredentials(t *testing.T) {
+	r, c := serve(t, real)
+	h := *r.handler.Load()
+	tokens := &source{}
+	var accepted atomic.Pointer[string]
+	accept := func(token string) { accepted.Store(&token) }
+	accept(tokens.name())
+	r.handle(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("X-Api-Key") != "canary-header" || req.Header.Get("Authorization") != "Bearer "+*accepted.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, req)
+	}))
+	c.Bearer, c.Tokens, c.Headers, c.Prefix = secret.Secret{}, tokens, map[string]secret.Secret{"x-api-key": secret.New("canary-header")}, "web_"
+	s := start(t, c)
+	if got := call(t, s, "web_put").GetText(); got != "put" {
+		t.Error(got)
+	}
+	accept("canary-token-1")
+	if got := call(t, s, "web_put").GetText(); got != "put" || tokens.n.Load() != 1 {
+		t.Errorf("%q with token %d", got, tokens.n.Load())
+	}
+	echoed, err := find(t, s, "web_echo").Call(t.Context(), json.RawMessage(`{"text":"canary-token-1 canary-header"}`), "k")
+	if err != nil || strings.Contains(echoed.GetText(), "canary") {
+		t.Errorf("%v %v", echoed, err)
+	}
+	accept("another")
+	if _, err := find(t, s, "web_put").Call(t.Context(), json.RawMessage(`{}`), "k"); err == nil || !strings.Contains(err.Error(), "check its bearer, oauth or headers") {
+		t.Error(err)
+	}
+}
+
+// TestVersion: the version of MCP that is offered can be set.
+func TestVersion(t *testing.T) {
+	for version, want := range map[string]string{"": "2026-07-28", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25"} {
+		var offered atomic.Pointer[string]
+		_, c := serve(t, func(t *testing.T) http.Handler {
+			h := handlerOf(t, "new", false)
+			return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				body, _ := io.ReadAll(req.Body)
+				req.Body = io.NopCloser(bytes.NewReader(body))
+				if m := regexp.MustCompile(`rotocolVersion":"([0-9-]+)"`).FindSubmatch(body); m != nil && offered.Load() == nil {
+					v := string(m[1])
+					offered.Store(&v)
+				}
+				h.ServeHTTP(w, req)
+			})
+		})
+		c.Version = version
+		start(t, c)
+		if got := offered.Load(); got == nil || *got != want {
+			t.Errorf("%q: offered %v, want %s", version, got, want)
 		}
 	}
 }

@@ -43,8 +43,17 @@ type Config struct {
 	URL string
 	// Bearer is the token sent with every request to URL; the zero value sends none.
 	Bearer secret.Secret
+	// Tokens are sent in place of Bearer; nil sends none. A request that is refused with HTTP 401 is sent once more,
+	// with a new token.
+	Tokens secret.Source
+	// Headers are sent with every request to URL.
+	Headers map[string]secret.Secret
 	// HTTPClient makes the requests to URL; nil means a new client.
 	HTTPClient *http.Client
+	// Version is the version of MCP that is offered to the server; "" means the newest one.
+	Version string
+	// Prefix is put before the names of the tools, as models see them.
+	Prefix string
 	// Allow lists the tools to offer, by the server's names; nil means all.
 	Allow []string
 	// Effects declare what calling a tool twice means, by the server's names; "*" applies to all
@@ -93,8 +102,9 @@ func isAddress(text string) bool {
 type Server struct {
 	config Config
 	client *mcp.Client
-	known  []agent.Tool            // nil until the server has listed its tools; guarded by mu
-	newest atomic.Pointer[program] // the program that was started last; nil with a URL
+	known  []agent.Tool                  // nil until the server has listed its tools; guarded by mu
+	newest atomic.Pointer[program]       // the program that was started last; nil with a URL
+	token  atomic.Pointer[secret.Secret] // that was sent last, of Config.Tokens
 
 	ctx    context.Context // canceled by Close; ends all calls
 	cancel context.CancelCauseFunc
@@ -302,7 +312,7 @@ func (s *Server) establish(ctx context.Context, next *connecting) {
 // connect makes a new session.
 func (s *Server) connect(ctx context.Context) (*mcp.ClientSession, error) {
 	transport := s.transport()
-	live, err := s.client.Connect(ctx, transport, nil)
+	live, err := s.client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: s.config.Version})
 	s.newest.Store(nil)
 	if p, ok := transport.(*program); ok {
 		s.newest.Store(p)

@@ -110,7 +110,7 @@ func (s *Server) missing(tools []agent.Tool) error {
 
 // spec returns the description of a tool for models.
 func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
-	spec := agent.ToolSpec{Name: agent.ToolName(t.Name), Description: t.Description, Effect: s.effect(t)}
+	spec := agent.ToolSpec{Name: agent.ToolName(s.config.Prefix + t.Name), Description: t.Description, Effect: s.effect(t)}
 	if schema, err := json.Marshal(t.InputSchema); err == nil {
 		spec.Parameters = agent.ToolParameters(schema)
 	}

@@ -41,6 +41,8 @@ type A2AConfig struct {
 	// Token is sent as bearer token to the origin of Card and to Origins. With a Token,
 	// interfaces elsewhere are not used.
 	Token secret.Secret
+	// Tokens are sent in place of Token; nil sends none.
+	Tokens secret.Source
 	// Origins are additional origins to which Token is sent, as https://host:port or as
 	// host:port.
 	Origins []string
@@ -207,7 +209,14 @@ func (a *A2A) health(ctx context.Context, conn grpc.ClientConnInterface, tenant 
 	if tenant != "" {
 		service = "team/" + tenant
 	}
-	ctx = metadata.AppendToOutgoingContext(outgoing(ctx, a.cfg.Token, agent.Depth(ctx)), "a2a-version", a2aclient.V1)
+	token := a.cfg.Token
+	if a.cfg.Tokens != nil {
+		var err error
+		if token, err = a.cfg.Tokens.Token(ctx); err != nil {
+			return nil, err
+		}
+	}
+	ctx = metadata.AppendToOutgoingContext(outgoing(ctx, token, agent.Depth(ctx)), "a2a-version", a2aclient.V1)
 	resp, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{Service: service})
 	switch {
 	case err == nil && resp.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING:

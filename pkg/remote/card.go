@@ -77,7 +77,7 @@ func newPeer(cfg A2AConfig, out, others *egress.Dialer) (peer, error) {
 		},
 	})
 	call := a2aclient.Config{
-		Bindings: cfg.Prefer, Version: cfg.Version, Token: cfg.Token, Origins: cfg.Origins,
+		Bindings: cfg.Prefer, Version: cfg.Version, Token: cfg.Token, Tokens: cfg.Tokens, Origins: cfg.Origins,
 		Resumes: -1, // a task whose stream breaks is polled instead
 		Lenient: true,
 		Dial:    way.DialContext, TLS: way.TLSFor(u.Hostname()), Transport: way.Transport(),

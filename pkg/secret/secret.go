@@ -3,6 +3,7 @@ package secret
 
 import (
 	"cmp"
+	"context"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
@@ -73,6 +74,14 @@ func Hide(text string, secrets ...Secret) string {
 		}
 	}
 	return text
+}
+
+// Source returns the secret of calls to one server, such as a bearer token that expires. It is safe for concurrent use.
+type Source interface {
+	// Token returns the token to use now. The error says why there is none, without secrets.
+	Token(ctx context.Context) (Secret, error)
+	// Discard has the next Token return another one, because the server has refused this one.
+	Discard(used Secret)
 }
 
 // Key is an encryption key with its name.

@@ -307,7 +307,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // Value is the word in the file.
@@ -364,7 +364,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
 }
 
 // Value is the word in the file.
@@ -421,7 +421,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
 }
 
 // Value is the word in the file.
@@ -478,7 +478,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46, 0}
 }
 
 // Value is the word in the file.
@@ -531,7 +531,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49, 0}
 }
 
 // Value is the word in the file.
@@ -584,7 +584,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59, 0}
 }
 
 // Value is the word in the file.
@@ -641,7 +641,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74, 0}
 }
 
 // Value is the word in the file.
@@ -767,7 +767,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -1458,9 +1458,20 @@ type McpTool struct {
 	// The server must answer at the start, which fails otherwise; false: its tools are missing until it answers.
 	Required bool `protobuf:"varint,8,opt,name=required,proto3" json:"required,omitempty"`
 	// Time limits; unset means their defaults.
-	Timeouts      *McpTimeouts `protobuf:"bytes,9,opt,name=timeouts,proto3" json:"timeouts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Timeouts *McpTimeouts `protobuf:"bytes,9,opt,name=timeouts,proto3" json:"timeouts,omitempty"`
+	// Text before the names of the tools, as models and approve see them: files_read for the tool read with the prefix
+	// files_. allow and effects use the server's names.
+	Prefix string `protobuf:"bytes,10,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// Headers of each request to the address.
+	Headers map[string]string `protobuf:"bytes,11,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Working directory of the program, relative to the folder of this file, which is the default.
+	Cwd string `protobuf:"bytes,12,opt,name=cwd,proto3" json:"cwd,omitempty"`
+	// Tokens for the address from an OAuth 2 server, in place of bearer.
+	Oauth *OAuthClient `protobuf:"bytes,13,opt,name=oauth,proto3" json:"oauth,omitempty"`
+	// Version of MCP that is offered to the server, such as 2025-11-25; unset means the newest one.
+	ProtocolVersion string `protobuf:"bytes,14,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *McpTool) Reset() {
@@ -1554,6 +1565,41 @@ func (x *McpTool) GetTimeouts() *McpTimeouts {
 		return x.Timeouts
 	}
 	return nil
+}
+
+func (x *McpTool) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *McpTool) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+func (x *McpTool) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *McpTool) GetOauth() *OAuthClient {
+	if x != nil {
+		return x.Oauth
+	}
+	return nil
+}
+
+func (x *McpTool) GetProtocolVersion() string {
+	if x != nil {
+		return x.ProtocolVersion
+	}
+	return ""
 }
 
 // McpTimeouts are the time limits of an MCP server.
@@ -2978,7 +3024,9 @@ func (x *TlsConfig) GetKey() string {
 type AgentAuth struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A bearer token.
-	Bearer        string `protobuf:"bytes,1,opt,name=bearer,proto3" json:"bearer,omitempty"`
+	Bearer string `protobuf:"bytes,1,opt,name=bearer,proto3" json:"bearer,omitempty"`
+	// Or: tokens of an OAuth 2 server.
+	Oauth         *OAuthClient `protobuf:"bytes,2,opt,name=oauth,proto3" json:"oauth,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3018,6 +3066,96 @@ func (x *AgentAuth) GetBearer() string {
 		return x.Bearer
 	}
 	return ""
+}
+
+func (x *AgentAuth) GetOauth() *OAuthClient {
+	if x != nil {
+		return x.Oauth
+	}
+	return nil
+}
+
+// OAuthClient gets bearer tokens from an OAuth 2 server, with the credentials of the client (RFC 6749, section 4.4). A token
+// is used until it expires or is refused.
+type OAuthClient struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address of the token endpoint. Required.
+	TokenUrl string `protobuf:"bytes,1,opt,name=token_url,json=tokenUrl,proto3" json:"token_url,omitempty"`
+	// Id of the client. Required.
+	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// Secret of the client.
+	ClientSecret string `protobuf:"bytes,3,opt,name=client_secret,json=clientSecret,proto3" json:"client_secret,omitempty"`
+	// What the tokens must allow; unset leaves that to the server.
+	Scopes []string `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// Further parameters of the request for a token, such as audience or resource.
+	Params        map[string]string `protobuf:"bytes,5,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OAuthClient) Reset() {
+	*x = OAuthClient{}
+	mi := &file_team_v1_config_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OAuthClient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OAuthClient) ProtoMessage() {}
+
+func (x *OAuthClient) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OAuthClient.ProtoReflect.Descriptor instead.
+func (*OAuthClient) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *OAuthClient) GetTokenUrl() string {
+	if x != nil {
+		return x.TokenUrl
+	}
+	return ""
+}
+
+func (x *OAuthClient) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *OAuthClient) GetClientSecret() string {
+	if x != nil {
+		return x.ClientSecret
+	}
+	return ""
+}
+
+func (x *OAuthClient) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *OAuthClient) GetParams() map[string]string {
+	if x != nil {
+		return x.Params
+	}
+	return nil
 }
 
 // TeamConfig is a team: exactly one of supervisor, workflow, coordinator, swarm, route and
@@ -3085,7 +3223,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3097,7 +3235,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3110,7 +3248,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -3293,7 +3431,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3305,7 +3443,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3318,7 +3456,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -3366,7 +3504,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3378,7 +3516,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3391,7 +3529,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3472,7 +3610,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +3622,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +3635,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -3635,7 +3773,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3785,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3798,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -3676,7 +3814,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3688,7 +3826,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3701,7 +3839,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -3737,7 +3875,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3887,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +3900,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -3813,7 +3951,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +3963,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +3976,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -3872,7 +4010,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3884,7 +4022,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3897,7 +4035,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -3944,7 +4082,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3956,7 +4094,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3969,7 +4107,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -4021,7 +4159,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4171,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4184,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -4072,7 +4210,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +4222,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +4235,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -4140,7 +4278,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +4290,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +4303,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4268,7 +4406,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +4418,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +4431,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4309,7 +4447,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4459,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4472,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4367,7 +4505,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4517,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4530,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4447,7 +4585,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4597,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4610,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4562,7 +4700,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4574,7 +4712,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4587,7 +4725,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -4627,7 +4765,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4777,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4790,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -4668,7 +4806,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +4818,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +4831,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -4723,7 +4861,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4735,7 +4873,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4886,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -4774,7 +4912,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4786,7 +4924,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +4937,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -4817,7 +4955,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +4967,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +4980,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -4943,7 +5081,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5093,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +5106,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -5191,7 +5329,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +5341,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +5354,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5255,7 +5393,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5405,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5418,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5320,7 +5458,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5332,7 +5470,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5345,7 +5483,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5384,7 +5522,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5534,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5547,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5438,7 +5576,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5450,7 +5588,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5463,7 +5601,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5486,7 +5624,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5498,7 +5636,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5511,7 +5649,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5548,7 +5686,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5560,7 +5698,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5573,7 +5711,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5620,7 +5758,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5632,7 +5770,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5645,7 +5783,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5662,7 +5800,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5674,7 +5812,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5687,7 +5825,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5720,7 +5858,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +5870,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +5883,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5821,7 +5959,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5833,7 +5971,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5846,7 +5984,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -5967,7 +6105,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5979,7 +6117,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5992,7 +6130,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6043,7 +6181,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6055,7 +6193,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6068,7 +6206,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6097,7 +6235,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6109,7 +6247,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6122,7 +6260,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6143,7 +6281,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6155,7 +6293,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6168,7 +6306,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6189,7 +6327,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6201,7 +6339,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6214,7 +6352,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6237,7 +6375,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6249,7 +6387,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6262,7 +6400,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6299,7 +6437,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6449,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,7 +6462,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Definition) GetId() string {
@@ -6374,7 +6512,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6386,7 +6524,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6399,7 +6537,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6446,7 +6584,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6458,7 +6596,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6471,7 +6609,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6504,7 +6642,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6516,7 +6654,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6529,7 +6667,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6551,7 +6689,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6563,7 +6701,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6576,7 +6714,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6623,7 +6761,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6635,7 +6773,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6648,7 +6786,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6683,7 +6821,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6695,7 +6833,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6708,7 +6846,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6806,7 +6944,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6818,7 +6956,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6831,7 +6969,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -6879,7 +7017,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6891,7 +7029,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6904,7 +7042,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -6955,7 +7093,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6967,7 +7105,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6980,7 +7118,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7041,7 +7179,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7053,7 +7191,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7066,7 +7204,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7128,7 +7266,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7140,7 +7278,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7153,7 +7291,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7169,7 +7307,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7181,7 +7319,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7194,7 +7332,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7331,7 +7469,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rapprove.roles\x12+approve has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x91\x01\n" +
 	"\aexpires\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
-	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xfd\b\n" +
+	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xe0\x14\n" +
 	"\aMcpTool\x12\x94\x01\n" +
 	"\acommand\x18\x01 \x03(\tBz\xbaHw\xba\x01t\n" +
 	"\vmcp.command\x12Ccommand does not name a program; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
@@ -7343,17 +7481,33 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aeffects\x18\x06 \x03(\v2\x1d.team.v1.McpTool.EffectsEntryR\aeffects\x12'\n" +
 	"\x06elicit\x18\a \x01(\v2\x0f.team.v1.ElicitR\x06elicit\x12\x1a\n" +
 	"\brequired\x18\b \x01(\bR\brequired\x120\n" +
-	"\btimeouts\x18\t \x01(\v2\x14.team.v1.McpTimeoutsR\btimeouts\x1a6\n" +
+	"\btimeouts\x18\t \x01(\v2\x14.team.v1.McpTimeoutsR\btimeouts\x12\xa4\x01\n" +
+	"\x06prefix\x18\n" +
+	" \x01(\tB\x8b\x01\xbaH\x87\x01\xba\x01\x83\x01\n" +
+	"\n" +
+	"mcp.prefix\x12@a prefix is 1 to 32 letters, digits, _ and -; for example files_\x1a3this == '' || this.matches('^[A-Za-z0-9_-]{1,32}$')R\x06prefix\x12\xc3\x03\n" +
+	"\aheaders\x18\v \x03(\v2\x1d.team.v1.McpTool.HeadersEntryB\x89\x03\xbaH\x82\x03\xba\x01\xfe\x02\n" +
+	"\vmcp.headers\x12\x90\x01a header must have a name of letters, digits and -, which MCP does not use itself, and a value in one line; use bearer for Authorization: Bearer\x1a\xdb\x01this.all(name, name.matches('^[A-Za-z0-9-]+$') && !(name.lowerAscii() in ['mcp-session-id', 'mcp-protocol-version', 'content-type', 'accept', 'content-length', 'host', 'last-event-id']) && !this[name].matches('[\\r\\n]'))\x80\x01\x01R\aheaders\x12\x10\n" +
+	"\x03cwd\x18\f \x01(\tR\x03cwd\x12*\n" +
+	"\x05oauth\x18\r \x01(\v2\x14.team.v1.OAuthClientR\x05oauth\x12\x96\x02\n" +
+	"\x10protocol_version\x18\x0e \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
+	"\x14mcp.protocol_version\x12vprotocol_version must be one of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28, in quotes; or remove it\x1aRthis in ['', '2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28']R\x0fprotocolVersion\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
 	"\fEffectsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12/\n" +
-	"\x05value\x18\x02 \x01(\x0e2\x19.team.v1.ToolEffect.ValueR\x05value:\x028\x01:\x81\x03\xbaH\xfd\x02\x1a\x9e\x01\n" +
+	"\x05value\x18\x02 \x01(\x0e2\x19.team.v1.ToolEffect.ValueR\x05value:\x028\x01\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\xe4\x06\xbaH\xe0\x06\x1a\x9e\x01\n" +
 	"\bmcp.kind\x12Pan MCP server needs exactly one of command and url; keep one of them, or add one\x1a@(size(this.command) > 0 ? 1 : 0) + (this.url != '' ? 1 : 0) == 1\x1ag\n" +
 	"\amcp.env\x125env is only allowed with command; use bearer with url\x1a%size(this.env) == 0 || this.url == ''\x1aq\n" +
 	"\n" +
-	"mcp.bearer\x125bearer is only allowed with url; use env with command\x1a,this.bearer == '' || size(this.command) == 0\"\xa9\x02\n" +
+	"mcp.bearer\x125bearer is only allowed with url; use env with command\x1a,this.bearer == '' || size(this.command) == 0\x1a\x9b\x01\n" +
+	"\fmcp.only_url\x12Aheaders and oauth are only allowed with url; use env with command\x1aH(size(this.headers) == 0 && !has(this.oauth)) || size(this.command) == 0\x1a\xeb\x01\n" +
+	"\rmcp.one_token\x12Obearer, oauth and the header Authorization exclude each other; keep one of them\x1a\x88\x01(this.bearer != '' ? 1 : 0) + (has(this.oauth) ? 1 : 0) + (this.headers.exists(name, name.lowerAscii() == 'authorization') ? 1 : 0) <= 1\x1aU\n" +
+	"\amcp.cwd\x12 cwd is only allowed with command\x1a(this.cwd == '' || size(this.command) > 0\"\xa9\x02\n" +
 	"\vMcpTimeouts\x12\x8c\x01\n" +
 	"\x05start\x18\x01 \x01(\v2\x19.google.protobuf.DurationB[\xbaHX\xba\x01U\n" +
 	"\fmcp.timeouts\x12.a timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\x05start\x12\x8a\x01\n" +
@@ -7535,11 +7689,23 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"serverName\x12\x12\n" +
 	"\x04cert\x18\x03 \x01(\tR\x04cert\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\tR\x03key:\x82\x01\xbaH\x7f\x1a}\n" +
-	"\btls.pair\x12Ja client certificate needs cert and key; add the other one, or remove both\x1a%(this.cert == '') == (this.key == '')\"p\n" +
-	"\tAgentAuth\x12c\n" +
-	"\x06bearer\x18\x01 \x01(\tBK\xbaHE\xba\x01B\n" +
-	"\vauth.bearer\x12'auth needs a token; add bearer: ${NAME}\x1a\n" +
-	"this != ''\x80\x01\x01R\x06bearer\"\xc3\x12\n" +
+	"\btls.pair\x12Ja client certificate needs cert and key; add the other one, or remove both\x1a%(this.cert == '') == (this.key == '')\"\xcf\x01\n" +
+	"\tAgentAuth\x12\x1b\n" +
+	"\x06bearer\x18\x01 \x01(\tB\x03\x80\x01\x01R\x06bearer\x12*\n" +
+	"\x05oauth\x18\x02 \x01(\v2\x14.team.v1.OAuthClientR\x05oauth:y\xbaHv\x1at\n" +
+	"\tauth.kind\x12?auth needs a token; add bearer: ${NAME}, or oauth, and not both\x1a&(this.bearer != '') != has(this.oauth)\"\x84\x04\n" +
+	"\vOAuthClient\x12\xc4\x01\n" +
+	"\ttoken_url\x18\x01 \x01(\tB\xa6\x01\xbaH\xa2\x01\xba\x01\x9e\x01\n" +
+	"\x0foauth.token_url\x12Ztoken_url must be an http or https address; for example https://login.example/oauth2/token\x1a/this.matches('^https?://[^/]+') && this.isUri()R\btokenUrl\x12w\n" +
+	"\tclient_id\x18\x02 \x01(\tBZ\xbaHW\xba\x01T\n" +
+	"\x0foauth.client_id\x125oauth needs the id of the client; add client_id: TEXT\x1a\n" +
+	"this != ''R\bclientId\x12(\n" +
+	"\rclient_secret\x18\x03 \x01(\tB\x03\x80\x01\x01R\fclientSecret\x12\x16\n" +
+	"\x06scopes\x18\x04 \x03(\tR\x06scopes\x128\n" +
+	"\x06params\x18\x05 \x03(\v2 .team.v1.OAuthClient.ParamsEntryR\x06params\x1a9\n" +
+	"\vParamsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc3\x12\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -8142,7 +8308,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_team_v1_config_proto_goTypes = []any{
 	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
 	(OnTruncated_Value)(0),       // 1: team.v1.OnTruncated.Value
@@ -8184,217 +8350,224 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*Binding)(nil),              // 37: team.v1.Binding
 	(*TlsConfig)(nil),            // 38: team.v1.TlsConfig
 	(*AgentAuth)(nil),            // 39: team.v1.AgentAuth
-	(*TeamConfig)(nil),           // 40: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 41: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 42: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 43: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 44: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 45: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 46: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 47: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 48: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 49: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 50: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 51: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 52: team.v1.WorkflowStep
-	(*Join)(nil),                 // 53: team.v1.Join
-	(*RepeatConfig)(nil),         // 54: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 55: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 56: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 57: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 58: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 59: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 60: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 61: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 62: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 63: team.v1.ServerSettings
-	(*KeepSettings)(nil),         // 64: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 65: team.v1.LogSettings
-	(*LogSampling)(nil),          // 66: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 67: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 68: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 69: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 70: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 71: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 72: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 73: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 74: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 75: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 76: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 77: team.v1.CardSettings
-	(*PushSettings)(nil),         // 78: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 79: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 80: team.v1.SigningKey
-	(*Definition)(nil),           // 81: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 82: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 83: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 84: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 85: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 86: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 87: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 88: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 89: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 90: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 91: team.v1.ApiKey
-	(*Permission)(nil),           // 92: team.v1.Permission
-	(*OidcConfig)(nil),           // 93: team.v1.OidcConfig
-	nil,                          // 94: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 95: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 96: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 97: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 98: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 99: team.v1.McpTool.EnvEntry
-	nil,                          // 100: team.v1.McpTool.EffectsEntry
-	nil,                          // 101: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 102: team.v1.Definition.ScriptsEntry
-	nil,                          // 103: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 104: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 105: google.protobuf.Struct
-	(*Skill)(nil),                // 106: team.v1.Skill
-	(*Limits)(nil),               // 107: team.v1.Limits
-	(*Retry)(nil),                // 108: team.v1.Retry
-	(OnLimit_Value)(0),           // 109: team.v1.OnLimit.Value
+	(*OAuthClient)(nil),          // 40: team.v1.OAuthClient
+	(*TeamConfig)(nil),           // 41: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 42: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 43: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 44: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 45: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 46: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 47: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 48: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 49: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 50: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 51: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 52: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 53: team.v1.WorkflowStep
+	(*Join)(nil),                 // 54: team.v1.Join
+	(*RepeatConfig)(nil),         // 55: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 56: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 57: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 58: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 59: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 60: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 61: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 62: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 63: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 64: team.v1.ServerSettings
+	(*KeepSettings)(nil),         // 65: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 66: team.v1.LogSettings
+	(*LogSampling)(nil),          // 67: team.v1.LogSampling
+	(*TracingSettings)(nil),      // 68: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 69: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 70: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 71: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 72: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 73: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 74: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 75: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 76: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 77: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 78: team.v1.CardSettings
+	(*PushSettings)(nil),         // 79: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 80: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 81: team.v1.SigningKey
+	(*Definition)(nil),           // 82: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 83: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 84: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 85: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 86: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 87: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 88: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 89: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 90: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 91: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 92: team.v1.ApiKey
+	(*Permission)(nil),           // 93: team.v1.Permission
+	(*OidcConfig)(nil),           // 94: team.v1.OidcConfig
+	nil,                          // 95: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 96: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 97: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 98: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 99: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 100: team.v1.McpTool.EnvEntry
+	nil,                          // 101: team.v1.McpTool.EffectsEntry
+	nil,                          // 102: team.v1.McpTool.HeadersEntry
+	nil,                          // 103: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 104: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 105: team.v1.Definition.ScriptsEntry
+	nil,                          // 106: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 107: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 108: google.protobuf.Struct
+	(*Skill)(nil),                // 109: team.v1.Skill
+	(*Limits)(nil),               // 110: team.v1.Limits
+	(*Retry)(nil),                // 111: team.v1.Retry
+	(OnLimit_Value)(0),           // 112: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	94,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	95,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	96,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	97,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	63,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	95,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	96,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	97,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	98,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	64,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	16,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	104, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	107, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	15,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	105, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	98,  // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	108, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	99,  // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	20,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	18,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	104, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	104, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	99,  // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	100, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	107, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	107, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	100, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	101, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	22,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
 	21,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	104, // 18: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	104, // 19: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	104, // 20: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	104, // 21: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	106, // 22: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	107, // 23: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	33,  // 24: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	35,  // 25: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	36,  // 26: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	31,  // 27: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	29,  // 28: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	30,  // 29: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	27,  // 30: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 31: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	1,   // 32: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
-	15,  // 33: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
-	25,  // 34: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	106, // 35: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	32,  // 36: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	32,  // 37: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	32,  // 38: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	32,  // 39: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	34,  // 40: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	38,  // 41: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	39,  // 42: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	104, // 43: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	3,   // 44: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	39,  // 45: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	104, // 46: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	43,  // 47: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	45,  // 48: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	48,  // 49: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	56,  // 50: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	62,  // 51: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	59,  // 52: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	60,  // 53: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	31,  // 54: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	30,  // 55: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	41,  // 56: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	107, // 57: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	27,  // 58: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 59: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	25,  // 60: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
-	42,  // 61: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	104, // 62: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	108, // 63: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	4,   // 64: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	19,  // 65: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	41,  // 66: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	46,  // 67: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	47,  // 68: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	52,  // 69: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	5,   // 70: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	49,  // 71: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	50,  // 72: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	104, // 73: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	6,   // 74: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	54,  // 75: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	55,  // 76: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	52,  // 77: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	104, // 78: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	108, // 79: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	57,  // 80: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	8,   // 81: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	7,   // 82: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	109, // 83: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	5,   // 84: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	106, // 85: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	85,  // 86: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	82,  // 87: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	104, // 88: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	78,  // 89: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	79,  // 90: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	83,  // 91: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	76,  // 92: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	77,  // 93: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	101, // 94: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	72,  // 95: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	73,  // 96: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	70,  // 97: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	68,  // 98: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	64,  // 99: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	65,  // 100: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	104, // 101: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	104, // 102: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	67,  // 103: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	104, // 104: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	104, // 105: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	104, // 106: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	66,  // 107: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	69,  // 108: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	9,   // 109: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	74,  // 110: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	75,  // 111: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	80,  // 112: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	13,  // 113: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	102, // 114: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	103, // 115: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	10,  // 116: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	91,  // 117: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	93,  // 118: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	87,  // 119: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	11,  // 120: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	90,  // 121: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	104, // 122: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	89,  // 123: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	12,  // 124: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	88,  // 125: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	12,  // 126: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	12,  // 127: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	14,  // 128: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	17,  // 129: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	24,  // 130: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	40,  // 131: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 132: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	74,  // 133: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	134, // [134:134] is the sub-list for method output_type
-	134, // [134:134] is the sub-list for method input_type
-	134, // [134:134] is the sub-list for extension type_name
-	134, // [134:134] is the sub-list for extension extendee
-	0,   // [0:134] is the sub-list for field type_name
+	102, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	40,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
+	107, // 20: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	107, // 21: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	107, // 22: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	107, // 23: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	109, // 24: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	110, // 25: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	33,  // 26: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	35,  // 27: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	36,  // 28: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	31,  // 29: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	29,  // 30: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	30,  // 31: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	27,  // 32: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 33: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	1,   // 34: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
+	15,  // 35: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
+	25,  // 36: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
+	109, // 37: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	32,  // 38: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	32,  // 39: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	32,  // 40: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	32,  // 41: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	34,  // 42: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	38,  // 43: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	39,  // 44: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	107, // 45: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	3,   // 46: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	39,  // 47: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	107, // 48: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	40,  // 49: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
+	103, // 50: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	44,  // 51: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	46,  // 52: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	49,  // 53: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	57,  // 54: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	63,  // 55: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	60,  // 56: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	61,  // 57: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	31,  // 58: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	30,  // 59: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	42,  // 60: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	110, // 61: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	27,  // 62: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	2,   // 63: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	25,  // 64: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
+	43,  // 65: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	107, // 66: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	111, // 67: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	4,   // 68: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	19,  // 69: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	42,  // 70: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	47,  // 71: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	48,  // 72: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	53,  // 73: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	5,   // 74: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	50,  // 75: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	51,  // 76: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	107, // 77: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	6,   // 78: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	55,  // 79: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	56,  // 80: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	53,  // 81: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	107, // 82: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	111, // 83: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	58,  // 84: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	8,   // 85: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	7,   // 86: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	112, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	5,   // 88: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	109, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	86,  // 90: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	83,  // 91: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	107, // 92: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	79,  // 93: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	80,  // 94: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	84,  // 95: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	77,  // 96: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	78,  // 97: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	104, // 98: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	73,  // 99: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	74,  // 100: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	71,  // 101: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	69,  // 102: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	65,  // 103: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	66,  // 104: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	107, // 105: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	107, // 106: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	68,  // 107: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	107, // 108: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	107, // 109: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	107, // 110: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	67,  // 111: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	70,  // 112: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	9,   // 113: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	75,  // 114: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	76,  // 115: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	81,  // 116: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	13,  // 117: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	105, // 118: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	106, // 119: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	10,  // 120: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	92,  // 121: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	94,  // 122: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	88,  // 123: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	11,  // 124: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	91,  // 125: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	107, // 126: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	90,  // 127: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	12,  // 128: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	89,  // 129: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	12,  // 130: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	12,  // 131: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	14,  // 132: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	17,  // 133: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	24,  // 134: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	41,  // 135: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	0,   // 136: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	75,  // 137: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	138, // [138:138] is the sub-list for method output_type
+	138, // [138:138] is the sub-list for method input_type
+	138, // [138:138] is the sub-list for extension type_name
+	138, // [138:138] is the sub-list for extension extendee
+	0,   // [0:138] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8420,26 +8593,26 @@ func file_team_v1_config_proto_init() {
 	}
 	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[27].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[36].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[49].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[53].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[60].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[31].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[65].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[69].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[71].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      13,
-			NumMessages:   91,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
