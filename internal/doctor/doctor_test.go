@@ -145,6 +145,12 @@ func TestBroken(t *testing.T) {
 		{"key of Gemini refused", `failed   model fast: the endpoint of model "m" refused the key (HTTP 401)`, 1, func(s *setup) {
 			s.models = `fast: {provider: gemini, name: m, base_url: "` + refuse(s.T, 400, `{"error":{"details":[{"reason":"API_KEY_INVALID"}]}}`) + `", api_key: ` + hush + `}`
 		}},
+		{"why a gateway refuses", `failed   model fast: the endpoint of model "m" refused the key (HTTP 403); check the model's api_key: your account *** has no plan`, 1, func(s *setup) {
+			s.models = `fast: {provider: openai, name: m, base_url: "` + refuse(s.T, 403, `{"detail": "your account `+hush+` has no plan"}`) + `", api_key: ` + hush + `}`
+		}},
+		{"why a gateway fails", `failed   model fast: the endpoint of model "m" failed (HTTP 502); try again later: no route to the models`, 1, func(s *setup) {
+			s.models = `fast: {provider: openai, name: m, base_url: "` + refuse(s.T, 502, `{"message": "no route to the models"}`) + `"}`
+		}},
 		{"card 404", `failed   agent legal: agent "legal" does not serve a card (HTTP status 404): no card at http://127.0.0.1:`, 1, func(s *setup) {
 			s.agents += `, legal: {a2a: {card: "` + refuse(s.T, 404, "") + `"}}`
 		}},

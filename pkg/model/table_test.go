@@ -15,6 +15,7 @@ func TestTableOfFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(doc), "\n## When a model fails\n")
+	section, _, _ = strings.Cut(section, "\n## ")
 	word := map[bool]string{true: "yes", false: "no"}
 	var want, got []string
 	for _, f := range []failure{busy, failing, lost, silent, empty, broke, keyless, unknown, tooLong, noStream, tooLarge, declined} {

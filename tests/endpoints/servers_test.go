@@ -36,6 +36,7 @@ const (
 type server struct {
 	name     string // of its record, and of its folder with requirements.txt
 	pinned   string // its package in requirements.in
+	hand     string // its version, if it is not installed by make night-models
 	title    string
 	variable string                                             // names the folder of the Python that has it
 	missing  map[string]string                                  // situations that it cannot play, with what the table says
@@ -52,7 +53,16 @@ var servers = []server{
 		missing: map[string]string{"filtered": "it has no filter", "reasoning": "the model does not reason", "wrong key": "it has no keys"},
 	},
 	{name: "litellm", pinned: "litellm[proxy]", title: "LiteLLM proxy", variable: "TEAM_ENDPOINT_LITELLM", start: startLiteLLM},
+	// These are not installed by make night-models. The variable is the base URL of one that was started by hand,
+	// with a context of 1024 tokens.
+	{
+		name: "vllm", hand: "0.32.0", title: "vLLM", variable: "TEAM_ENDPOINT_VLLM", start: byHand,
+		missing: map[string]string{"filtered": "it has no filter", "reasoning": "the model does not reason"},
+	},
 }
+
+// byHand is a server that runs at an address.
+func byHand(_ *testing.T, address string) string { return address }
 
 // TestServers plays the situations with servers that run, and compares what they send with their records. make
 // night-models installs them and runs this.
@@ -150,6 +160,9 @@ func (e *exchange) record(r *http.Request) (*http.Response, error) {
 // version is the version that is pinned.
 func (s *server) version(t *testing.T) string {
 	t.Helper()
+	if s.hand != "" {
+		return s.hand
+	}
 	b, err := os.ReadFile(filepath.Join(s.name, "requirements.in"))
 	if err != nil {
 		t.Fatal(err)
