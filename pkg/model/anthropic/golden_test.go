@@ -63,6 +63,8 @@ func TestGoldenTurns(t *testing.T) {
 		"a stop reason that is null": begin + said + event("message_delta", `{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":2}}`) + end,
 		"lists as events":            begin + said + event("x", `[]`) + end,
 	}
+	streams["a whole message"] = `{"id":"msg_1","type":"message","role":"assistant","model":"m-2026","content":[{"type":"thinking","thinking":"Hm.","signature":"c2ln"},{"type":"text","text":"Looking."},` +
+		`{"type":"tool_use","id":"t1","name":"look","input":{"q":1}}],"stop_reason":"tool_use","usage":{"input_tokens":10,"cache_read_input_tokens":4,"output_tokens":5}}`
 	for _, reason := range []string{"max_tokens", "model_context_window_exceeded", "refusal", "stop_sequence", "pause_turn", "error"} {
 		streams["ended: "+reason] = begin + said + stop(reason, `{"output_tokens":5}`)
 	}

@@ -71,6 +71,7 @@ func TestGoldenTurns(t *testing.T) {
 		"unexpected":    said(`{"text":"a"}`, "UNEXPECTED_TOOL_CALL"),
 		"continuation":  said(`{"text":"a"}`, "CONTINUATION"),
 	}
+	streams["a list in place of a stream"] = "[{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\n,\r\n{\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"b\"}]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":9,\"candidatesTokenCount\":2}}\n]"
 	for _, reason := range []string{"MAX_TOKENS", "SAFETY", "BLOCKLIST", "OTHER", "MALFORMED_FUNCTION_CALL"} {
 		streams["ended: "+reason] = said(`{"text":"a"}`, "") + data(`{"candidates":[{"finishReason":"`+reason+`"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":1}}`)
 	}

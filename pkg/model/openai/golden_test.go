@@ -89,6 +89,8 @@ func TestGoldenFailures(t *testing.T) {
 		"in the stream: a text":      {Status: 200, Body: events(`{"error":"engine died"}`)},
 		"in the stream: a number":    {Status: 200, Body: events(`{"error":{"message":"died","type":null,"param":null,"code":"500"}}`, "[DONE]")},
 		"in the stream: an object":   {Status: 200, Body: events(`{"object":"error","message":"context length exceeded","type":"BadRequestError","code":400}`)},
+		"in the stream: a message":   {Status: 200, Body: events(delta(`{"content":"a"}`)) + "event: error\ndata: {\"code\":\"overloaded_error\",\"message\":\"busy\"}\n\n"},
+		"in the stream: a detail":    {Status: 200, Body: events(`{"detail":[{"msg":"no"}]}`)},
 		"in a document":              {Status: 200, Header: map[string][]string{"Content-Type": {"application/json"}}, Body: `{"error":{"message":"no such model","code":"model_not_found"}}`},
 		"after Retry-After, LiteLLM": {Status: 429, Header: map[string][]string{"Llm_provider-Retry-After": {"7"}}, Body: `{"error":{"message":"busy","code":"429"}}`},
 	}

@@ -78,7 +78,7 @@ func (a *answer) add(data []byte) (string, error) {
 	if err := json.Unmarshal(data, &c); err != nil && (!errors.As(err, &odd) || odd.Field == "") {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	if len(c.Error) > 0 && string(c.Error) != "null" || c.Object == "error" {
+	if c.fails() {
 		return "", &model.StreamError{Body: bytes.Clone(data)}
 	}
 	a.model = cmp.Or(string(c.Model), a.model)
