@@ -38,8 +38,6 @@ const (
 	// continuing is the first version of MCP in which a call ends with its questions, and is made again
 	// with the answers. In earlier versions the server asks while it works on the call.
 	continuing = "2026-07-28"
-	// maxOwn is the maximum number of calls that have a session for themselves at the same time.
-	maxOwn = 32
 	// maxRounds is the maximum number of times that a call is made again without a new answer.
 	maxRounds = 10
 	// maxState is the maximum size of the state that a call wants back with the answers, and maxRound
@@ -63,17 +61,18 @@ func (s *Server) options() *mcp.ClientOptions {
 
 // openCall is a call in progress whose server may ask questions.
 type openCall struct {
+	key    string
 	asks   chan *elicitation
 	cancel context.CancelCauseFunc
-	keep   *time.Timer     // ends the call if the answer takes too long; nil until it asks
-	asked  *elicitation    // the question whose answer is awaited; nil if there is none
-	live   context.Context // ends with the call or its cancel, before its session is closed; guarded by Server.mu
-	used   map[int]bool    // indices of the recorded answers that the call has been given
-	again  bool            // it may be made again if it is ended
-	since  time.Time       // when it began to wait for its answer; guarded by Server.mu
-	done   chan struct{}   // closed when the call has ended; r and err are set by then
+	asked  *elicitation  // the question whose answer is awaited; nil if there is none
+	used   map[int]bool  // indices of the recorded answers that the call has been given
+	done   chan struct{} // closed when the call has ended; r and err are set by then
 	r      *mcp.CallToolResult
 	err    error
+
+	keep    *time.Timer     // ends the call if the answer takes too long; nil unless it is kept open; guarded by Server.mu
+	live    context.Context // ends with the call or its cancel, before its session is closed; guarded by Server.mu
+	changed chan struct{}   // closed when the call is kept open, or has ended; guarded by Server.mu
 }
 
 // elicitation is a question of a server that waits for its answer.
@@ -91,7 +90,7 @@ type elicitAnswer struct {
 // elicited handles a question that a server asks while it works on a call.
 func (s *Server) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 	s.mu.Lock()
-	o, live := s.busy[req.Session], context.Context(nil)
+	o, live := s.asking, context.Context(nil)
 	if o != nil {
 		live = o.live
 	}
@@ -117,133 +116,88 @@ func (s *Server) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 	}
 }
 
-// acquire returns a session for a call. A server that asks while it works on a call does not say which
-// call a question belongs to, so each of its calls has a session for itself: the shared one, or if
-// that is in use a new one, which ends with the call. The caller must call release after the call, and
-// say whether the server has answered it. The questions of a call that ended otherwise may still
-// arrive, so its session is not used again.
+// acquire returns the session for a call. A server that asks while it works on a call does not say which call a question
+// belongs to, so it works on one call at a time. The caller must call release after the call, and say whether the server
+// has answered it: the questions of a call that ended otherwise may still arrive, so its session is not used again.
 func (s *Server) acquire(ctx context.Context, o *openCall) (live *mcp.ClientSession, release func(answered bool), err error) {
+	live, err = s.session(ctx)
+	if err != nil || o == nil || live.InitializeResult().ProtocolVersion >= continuing {
+		return live, func(bool) {}, err
+	}
+	if err := s.turn(ctx, o); err != nil {
+		return nil, nil, err
+	}
+	own, stop := context.WithCancel(ctx)
+	s.mu.Lock()
+	o.live = own
+	s.mu.Unlock()
+	if live, err = s.session(ctx); err != nil { // it may have ended with the call before
+		stop()
+		s.endTurn(o)
+		return nil, nil, err
+	}
+	return live, func(answered bool) {
+		stop()
+		if !answered {
+			s.drop(live)
+		}
+		s.endTurn(o)
+	}, nil
+}
+
+// turn waits until the server works on no other call. While that call waits for an answer of people, it returns an error:
+// the answer may take long.
+func (s *Server) turn(ctx context.Context, o *openCall) error {
 	for {
-		live, err = s.session(ctx)
-		if err != nil || o == nil || live.InitializeResult().ProtocolVersion >= continuing {
-			return live, func(bool) {}, err
+		s.mu.Lock()
+		other := s.asking
+		if other == nil {
+			s.asking, o.changed = o, make(chan struct{})
+			s.mu.Unlock()
+			return nil
 		}
-		own, stop := context.WithCancel(ctx)
-		switch got, oldest := s.occupy(own, live, o); {
-		case got == shared:
-			return live, func(answered bool) {
-				stop()
-				if !answered {
-					s.drop(live)
-				}
-				s.vacate(live)
-			}, nil
-		case got == alone:
-			if live, err = s.connectFor(own, o); err != nil {
-				stop()
-				return nil, nil, err
-			}
-			return live, func(bool) {
-				stop() // closing waits for the questions of the session
-				s.vacate(live)
-				_ = live.Close() // its call has ended
-			}, nil
-		case oldest != nil:
-			stop()
-			oldest.cancel(errUnanswered)
-			select {
-			case <-oldest.done:
-			case <-ctx.Done():
-				return nil, nil, context.Cause(ctx)
-			}
-		case got == full:
-			stop()
+		kept, changed := other.keep != nil, other.changed
+		s.mu.Unlock()
+		if kept {
 			e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonUnavailable,
-				"%d calls of the MCP server of tool %q work or wait for answers of people; try again later", maxOwn, s.config.Name)
+				"a call of the MCP server of tool %q waits for an answer of people, and the server takes no other until then; call it again later", s.config.Name)
 			e.Retry, e.Fresh = true, true
-			return nil, nil, e
-		default: // the shared session has ended meanwhile
-			stop()
+			return e
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// place is where a call that needs a session for itself gets one.
-type place int
-
-const (
-	again  place = iota // the shared session has changed
-	shared              // the shared session
-	alone               // a new session
-	full                // no more sessions are allowed
-)
-
-// occupy returns the place for a call, and reserves it until ctx ends. If there is none but a call that
-// is kept open for its answer may be made again, it returns the oldest such call, which must be ended.
-func (s *Server) occupy(ctx context.Context, live *mcp.ClientSession, o *openCall) (place, *openCall) {
+// endTurn lets the next call begin.
+func (s *Server) endTurn(o *openCall) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.live != live:
-		return again, nil
-	case len(s.busy)+s.connecting >= maxOwn:
-		return full, s.oldest()
-	case s.busy[live] == nil:
-		s.busy[live], o.live = o, ctx
-		return shared, nil
+	if o.keep != nil {
+		o.keep.Stop()
+		o.keep = nil
+	} else {
+		close(o.changed)
 	}
-	s.connecting++
-	return alone, nil
-}
-
-// oldest takes the oldest of the calls that are kept open and may be made again; nil if there is none.
-// The caller holds mu.
-func (s *Server) oldest() *openCall {
-	var first *openCall
-	var of string
-	for key, o := range s.open {
-		if o.again && (first == nil || o.since.Before(first.since)) {
-			first, of = o, key
-		}
-	}
-	if first != nil {
-		first.keep.Stop()
-		delete(s.open, of)
-	}
-	return first
-}
-
-// connectFor makes the session for which occupy has reserved the place.
-func (s *Server) connectFor(ctx context.Context, o *openCall) (*mcp.ClientSession, error) {
-	live, err := s.connect(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.connecting--
-	if err == nil {
-		s.busy[live], o.live = o, ctx
-	}
-	return live, err
-}
-
-func (s *Server) vacate(live *mcp.ClientSession) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.busy, live)
+	s.asking = nil
 }
 
 // keepOpen keeps a call open until take is called with its key, and reports whether it does: not after
 // the end of ctx, because the call may have been released already.
-func (s *Server) keepOpen(ctx context.Context, key string, o *openCall, d time.Duration) bool {
+func (s *Server) keepOpen(ctx context.Context, o *openCall, d time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return false
-	}
-	if s.closed {
+	case s.closed || s.asking != o:
 		return true // the call ends, and people may answer later
 	}
-	s.open[key], o.since = o, time.Now()
-	o.keep = time.AfterFunc(d, func() { s.endOpen(key, o) })
+	o.keep = time.AfterFunc(d, func() { o.cancel(errUnanswered) })
+	close(o.changed)
 	return true
 }
 
@@ -252,25 +206,12 @@ func (s *Server) keepOpen(ctx context.Context, key string, o *openCall, d time.D
 func (s *Server) take(key string) *openCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.open[key]
-	if o != nil {
-		o.keep.Stop()
-		delete(s.open, key)
+	o := s.asking
+	if o == nil || o.key != key || o.keep == nil || !o.keep.Stop() {
+		return nil
 	}
+	o.keep, o.changed = nil, make(chan struct{})
 	return o
-}
-
-// endOpen ends the call o if it is still the one that is kept open for key.
-func (s *Server) endOpen(key string, o *openCall) {
-	s.mu.Lock()
-	is := s.open[key] == o
-	if is {
-		delete(s.open, key)
-	}
-	s.mu.Unlock()
-	if is {
-		o.cancel(errUnanswered)
-	}
 }
 
 // Release ends the call with a key if it is kept open.
@@ -339,7 +280,7 @@ func (a *asking) begin(ctx context.Context) (*teamv1.ToolResult, *agent.ToolAsk,
 		done()
 		return nil, nil, err
 	}
-	o := &openCall{asks: make(chan *elicitation), done: make(chan struct{}), used: a.used, again: a.call.Repeatable}
+	o := &openCall{key: a.call.Key, asks: make(chan *elicitation), done: make(chan struct{}), used: a.used}
 	life, o.cancel = context.WithCancelCause(life)
 	params := a.params
 	go func() {
@@ -394,7 +335,7 @@ func (a *asking) keepOpen(ctx context.Context, o *openCall, e *elicitation, q *t
 		}
 		keep += keepMargin
 	}
-	if !a.tool.server.keepOpen(ctx, a.call.Key, o, keep) {
+	if !a.tool.server.keepOpen(ctx, o, keep) {
 		o.cancel(context.Cause(ctx))
 		return nil, context.Cause(ctx)
 	}

@@ -4,12 +4,15 @@ package mcp
 func (s *Server) Kept() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.open)
+	if s.asking == nil || s.asking.keep == nil {
+		return 0
+	}
+	return 1
 }
 
-// Busy returns the number of sessions that a call has for itself.
-func (s *Server) Busy() int {
+// Busy reports whether the server works on a call that it may ask about.
+func (s *Server) Busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.busy)
+	return s.asking != nil
 }

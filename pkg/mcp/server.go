@@ -114,17 +114,14 @@ type Server struct {
 	noGrace context.CancelFunc
 
 	mu     sync.Mutex
-	live   *mcp.ClientSession               // nil if there is no session; guarded by mu
-	next   *connecting                      // the session that is being made; nil if none is; guarded by mu
-	busy   map[*mcp.ClientSession]*openCall // sessions that a call has for itself; guarded by mu
-	open   map[string]*openCall             // calls that wait for an answer, by key; guarded by mu
-	closed bool                             // guarded by mu
+	live   *mcp.ClientSession // nil if there is no session; guarded by mu
+	next   *connecting        // the session that is being made; nil if none is; guarded by mu
+	asking *openCall          // the call that the server works on, and may ask about; nil if there is none; guarded by mu
+	closed bool               // guarded by mu
 	// progress has what extends the time of each call in progress, by its token; guarded by mu.
 	progress map[string]func()
 	calling  int            // number of calls so far; guarded by mu
 	wg       sync.WaitGroup // goroutines that make and watch sessions
-
-	connecting int // sessions for one call that are being made; guarded by mu
 }
 
 var _ agent.ToolSet = (*Server)(nil)
@@ -154,7 +151,7 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	s := &Server{config: c, busy: map[*mcp.ClientSession]*openCall{}, open: map[string]*openCall{}, progress: map[string]func(){}}
+	s := &Server{config: c, progress: map[string]func(){}}
 	s.client = mcp.NewClient(&mcp.Implementation{Name: "team-server", Version: "1"}, s.options())
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hurry, s.noGrace = context.WithCancel(context.Background())
@@ -214,10 +211,6 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	live := s.live
 	s.live, s.closed = nil, true
-	for key, o := range s.open {
-		o.keep.Stop()
-		delete(s.open, key)
-	}
 	s.mu.Unlock()
 	s.cancel(errClosed)
 	s.calls.Wait()

@@ -213,11 +213,7 @@ func (t *tool) call(ctx context.Context, params *mcp.CallToolParams, o *openCall
 func (t *tool) callOnce(ctx context.Context, params *mcp.CallToolParams, o *openCall) (r *mcp.CallToolResult, sent bool, err error) {
 	connecting := &exchange{}
 	live, release, err := t.server.acquire(observed(ctx, connecting), o)
-	var full *agent.Error
-	switch {
-	case errors.As(err, &full):
-		return nil, true, full
-	case err != nil:
+	if err != nil {
 		return nil, true, t.server.unreachable(ctx, err, connecting.outcome())
 	}
 	answered := false
