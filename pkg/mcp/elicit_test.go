@@ -539,3 +539,23 @@ func TestElicitationOff(t *testing.T) {
 		}
 	}
 }
+
+// TestElicitationNotAllowed: a call that fails because its server cannot ask people names the key that lets it.
+func TestElicitationNotAllowed(t *testing.T) {
+	for _, c := range []struct {
+		elicit *mcp.Elicit
+		which  string
+		says   string
+	}{
+		{nil, "new", `set elicit of tool "web"`},
+		{&mcp.Elicit{}, "new", `set protocol_version: "2025-11-25" of tool "web"`},
+		{&mcp.Elicit{}, "old", ""},
+	} {
+		cfg := program(c.which)
+		cfg.Elicit = c.elicit
+		r, _, err := begin(t, start(t, cfg), "asks_too_late").next()
+		if err != nil || !r.GetIsError() || !strings.Contains(r.GetText(), c.says) || c.says == "" && strings.Contains(r.GetText(), "set ") {
+			t.Errorf("%s: %v %v", c.which, r, err)
+		}
+	}
+}

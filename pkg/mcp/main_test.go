@@ -99,6 +99,9 @@ func server(which string, end <-chan struct{}) *sdk.Server {
 	add("fails", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "no such page"}}}, nil
 	})
+	add("asks_too_late", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { // as FastMCP 4.2.3 does
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: "elicitation via server-initiated requests is unavailable on 2026-07-28 connections."}}}, nil
+	})
 	add("refuses", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return nil, errors.New("not for you")
 	})

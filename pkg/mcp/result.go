@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -43,8 +44,29 @@ func (s *Server) result(r *mcp.CallToolResult) *teamv1.ToolResult {
 			texts = append(texts, string(b))
 		}
 	}
-	out.Text = cut(s.hide(strings.Join(texts, "\n")))
+	out.Text = cut(s.hide(strings.Join(texts, "\n")) + s.askingHint(r, texts))
 	return out
+}
+
+// askingHint says which key lets a server ask people, after a call that has failed because it could not; "" for others.
+// Servers report this in words of their own.
+func (s *Server) askingHint(r *mcp.CallToolResult, texts []string) string {
+	if !r.IsError || !strings.Contains(strings.ToLower(strings.Join(texts, " ")), "elicit") {
+		return ""
+	}
+	hint := ""
+	switch s.mu.Lock(); {
+	case s.config.Elicit == nil:
+		hint = fmt.Sprintf("(The server may not ask people. Its operator can allow it: set elicit of tool %q.)", s.config.Name)
+	case s.live != nil && s.live.InitializeResult().ProtocolVersion >= continuing:
+		hint = fmt.Sprintf("(The server asks people while it works on a call, which this version of MCP does not allow: set protocol_version: \"2025-11-25\" of tool %q.)", s.config.Name)
+	}
+	s.mu.Unlock()
+	if hint == "" {
+		return ""
+	}
+	s.config.Log.Warn("an MCP server could not ask people", zap.String("tool", s.config.Name), zap.String("hint", hint))
+	return "\n" + hint
 }
 
 // failed returns the result of a call that failed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -86,7 +87,7 @@ func TestR_002_31_TimeRunsOut(t *testing.T) {
 			r := newRecord()
 			r.process(t.Context(), tm, nil)
 			synctest.Wait()
-			if e := endOf(t, r.events, "2"); e.GetOutcome() != teamv1.Outcome_OUTCOME_TIMED_OUT || l.ended["slow"] != time.Minute {
+			if e := endOf(t, r.events, "2"); e.GetOutcome() != teamv1.Outcome_OUTCOME_TIMED_OUT || l.ended["slow"] != time.Minute || !strings.Contains(e.GetError().GetMessage(), "(member_timeout: 1m0s, the default)") {
 				t.Error(e, l.ended)
 			}
 			if r.err != nil || agent.Text(r.reply.GetMessage()) != "quick" {

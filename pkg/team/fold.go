@@ -227,7 +227,7 @@ func (f *fold) applyDecision(d *teamv1.Decided) {
 func (f *fold) admit(st *StepState) *agent.Error {
 	if f.dispatched+f.Rounds >= f.loop.limits.maxSteps {
 		return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"team %q ran %d steps, the most it may (limits.max_steps); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.loop.limits.maxSteps)
+			"team %q ran %d steps, the most it may (%s); a cycle between its members is possible; end it, or raise the limit", f.Team.ID, f.loop.limits.maxSteps, NameOfLimit("max_steps", f.loop.cfg.Limits.GetMaxSteps() > 0))
 	}
 	if f.loop.traits.DetectsCycles {
 		return nil

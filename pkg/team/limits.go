@@ -22,6 +22,14 @@ const (
 	defaultMemberTimeout = 60 * time.Second
 )
 
+// NameOfLimit returns the name of a limit for errors. It says that the limit is a default unless the configuration sets it.
+func NameOfLimit(name string, set bool) string {
+	if set {
+		return "limits." + name
+	}
+	return "limits." + name + ", the default"
+}
+
 // effective returns the limits that l sets, and the defaults for all others.
 func effective(l *teamv1.Limits) limits {
 	e := limits{

@@ -152,7 +152,7 @@ func (p *process) cause(ctx context.Context) error {
 			return err
 		}
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout,
-			"%s %q did not finish within %s (limits.timeout); raise it, or ask for less", p.noun, p.cfg.ID, p.limits.timeout)
+			"%s %q did not finish within %s (%s); raise it, or ask for less", p.noun, p.cfg.ID, p.limits.timeout, NameOfLimit("timeout", p.cfg.Limits.GetTimeout() != nil))
 	}
 	return cause
 }

@@ -90,7 +90,7 @@ func (l *Loop) agentTarget(ctx context.Context, st *StepState, m *Member) (step.
 	case m.Timeout > 0:
 		t.Timeout = m.Timeout
 	case !isTeam: // a team has its own timeout
-		t.Timeout = l.limits.memberTimeout
+		t.Timeout, t.DefaultTimeout = l.limits.memberTimeout, l.cfg.Limits.GetMemberTimeout() == nil
 	}
 	switch {
 	case st.Step.GetDetached():

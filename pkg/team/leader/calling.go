@@ -82,7 +82,8 @@ func (c *callPlanner) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 		if c.onLimit == Finalize {
 			then = "answer with what there is"
 		}
-		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf("team %q made %d delegations, the most it may (limits.max_delegations); %s", c.state.Team.ID, c.maxDelegated, then))
+		refuse(step, agent.ReasonMaxDelegations, fmt.Sprintf("team %q made %d delegations, the most it may (%s); %s", c.state.Team.ID, c.maxDelegated,
+			team.NameOfLimit("max_delegations", c.state.Team.Limits.GetMaxDelegations() > 0), then))
 	default:
 		c.used++
 	}

@@ -350,7 +350,7 @@ func (l *leader) turn(s *team.State, r *round, name, reason string) (team.Decisi
 			noun = "team"
 		}
 		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"%s %q took %d model turns without an answer, the most it may (limits.max_turns); raise it, or give it less to do", noun, s.Team.ID, n))
+			"%s %q took %d model turns without an answer, the most it may (%s); raise it, or give it less to do", noun, s.Team.ID, n, team.NameOfLimit("max_turns", s.Team.Limits.GetMaxTurns() > 0)))
 	}
 	return modelStep(name, reason), nil
 }

@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"go.uber.org/zap"
 
@@ -59,12 +60,19 @@ func (w *Work) fail(err error) error {
 }
 
 // limit returns the name of the limit on the step's time, as people find it in the configuration
-// file.
+// file, and its value.
 func (w *Work) limit() string {
-	if w.Limit != agent.LimitMemberTimeout || w.Step.GetTimeout() == nil {
-		return w.Limit
+	name := w.Limit
+	if w.Limit == agent.LimitMemberTimeout && w.Step.GetTimeout() != nil {
+		name = "timeout of the step"
 	}
-	return "timeout of the step"
+	switch {
+	case w.Target.Timeout <= 0:
+		return name
+	case w.Target.DefaultTimeout:
+		return fmt.Sprintf("%s: %s, the default", name, w.Target.Timeout)
+	}
+	return fmt.Sprintf("%s: %s", name, w.Target.Timeout)
 }
 
 // EndedWith returns the end of a step that did not succeed.

@@ -189,6 +189,8 @@ type Target struct {
 	Spends bool
 	// Timeout of the step including its retries; 0 means none.
 	Timeout time.Duration
+	// DefaultTimeout says that Timeout is a default.
+	DefaultTimeout bool
 	// Retry is the retry policy.
 	Retry Retry
 	// Upstream names what the attempts call, for the retry budget.
