@@ -224,7 +224,8 @@ func runCommand(s *cli.Shell) *cobra.Command {
 		Long: "Sends a message to a team or agent and prints which agent is working and why, until\n" +
 			"the task ends. The answer goes to standard output, the rest to standard error.\n" +
 			"Without --server, an in-process server is started from --file, ./team.yaml or the\n" +
-			"demo. Exits with 1 if the run fails or waits for an answer.",
+			"demo. On a terminal, questions of the run are asked there. Exits with 1 if the run\n" +
+			"fails or waits for an answer.",
 		Example: "  team-server run newsroom \"Write about tides\"\n" +
 			"  team-server run --file examples/workflow release \"Version 2\" --answer yes",
 		Args: usage(named("TEAM", "TEXT")),

@@ -21,10 +21,16 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	s := &cli.Shell{In: os.Stdin, Out: os.Stdout, Talk: os.Stderr, JSON: wantsJSON(args)}
+	s := &cli.Shell{In: os.Stdin, Terminal: isTerminal(os.Stdin) && isTerminal(os.Stderr), Out: os.Stdout, Talk: os.Stderr, JSON: wantsJSON(args)}
 	root := newRoot(s)
 	root.SetArgs(args)
 	return s.Exit(interrupted(ctx, root.ExecuteContext(ctx)))
+}
+
+// isTerminal reports whether a file is a terminal, or another device to which characters are written.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // interrupted returns cli.ErrInterrupted for an error caused by a signal, and other errors

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"strconv"
@@ -87,33 +89,72 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	req := &teamv1.ProcessRequest{
 		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: agent.UserMessage(uuid.NewString(), text),
 	}
-	answers := f.Answers
-	for ; ; answers = answers[1:] {
-		if err := s.process(ctx, c, req, t); err != nil {
+	answers := &answers{given: f.Answers, shell: s}
+	for {
+		err := s.process(ctx, c, req, t)
+		if refused := agent.AsError(err); err != nil && answers.typed && refused.Code == agent.CodeInvalidArgument && t.Waiting {
+			s.sayf("%s", line(refused.Message)) // the question is still open
+			err = nil
+		}
+		if err != nil {
 			if s.Server != "" && t.TaskID != "" && !t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
 				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &CallFlags{})
 			}
 			return err
 		}
-		if !t.Waiting || len(answers) == 0 {
+		if !t.Waiting {
+			break
+		}
+		answer, ok := answers.next()
+		if !ok {
 			break
 		}
 		req = &teamv1.ProcessRequest{
-			AgentId: team, TaskId: t.TaskID, Message: agent.UserMessage(uuid.NewString(), answers[0]),
+			AgentId: team, TaskId: t.TaskID, Message: agent.UserMessage(uuid.NewString(), answer),
 		}
 		if len(t.Questions) > 0 {
 			req.Question = t.Questions[0].GetQuestion()
 		}
 	}
 	err = s.outcome(t)
-	if len(answers) > 0 {
+	if s.Server != "" && t.ContextID != "" && !t.Waiting && !s.JSON {
+		s.sayf("context %s; to go on: team-server run %s TEXT --context %s", t.ContextID, team, t.ContextID)
+	}
+	if len(answers.given) > 0 {
 		left := ""
-		for _, a := range answers {
+		for _, a := range answers.given {
 			left += " --answer " + strconv.Quote(a)
 		}
 		s.sayf("unused%s", left)
 	}
 	return err
+}
+
+// answers are the answers to the questions of a run: those of --answer, and then those that a person types.
+type answers struct {
+	given []string
+	shell *Shell
+	lines *bufio.Reader // of the terminal; nil before the first question
+	typed bool          // the last answer was typed
+}
+
+// next returns the next answer; false if there is none.
+func (a *answers) next() (text string, ok bool) {
+	if a.typed = false; len(a.given) > 0 {
+		text, a.given = a.given[0], a.given[1:]
+		return text, true
+	}
+	if !a.shell.Terminal || a.shell.JSON || a.shell.In == nil {
+		return "", false
+	}
+	if a.lines == nil {
+		a.lines = bufio.NewReader(a.shell.In)
+	}
+	fmt.Fprint(a.shell.Talk, "answer (leave it empty to answer later): ")
+	text, err := a.lines.ReadString('\n')
+	text = strings.TrimSpace(text)
+	a.typed = true
+	return text, text != "" && (err == nil || errors.Is(err, io.EOF))
 }
 
 // process makes a call and prints its events. It returns an error if the stream breaks.

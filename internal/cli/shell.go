@@ -22,6 +22,8 @@ type Shell struct {
 	Out, Talk io.Writer
 	// In is the standard input; nil is treated as an error when a command reads it.
 	In io.Reader
+	// Terminal says that a person reads Talk and writes In.
+	Terminal bool
 	// Server is the address of a running server; "" starts one in this process.
 	Server string
 	// Token is the API key for the server; "" means none.

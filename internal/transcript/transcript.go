@@ -32,6 +32,8 @@ type Printer struct {
 	Outcome teamv1.Outcome
 	// Err is the reason why the run did not succeed, or nil.
 	Err *teamv1.Error
+	// ContextID is the id of the conversation; "" if it is not known.
+	ContextID string
 	// Questions are the open questions to people.
 	Questions []*teamv1.Asked
 	// Seq is the sequence number of the last event.
@@ -49,6 +51,8 @@ type Printer struct {
 func (t *Printer) Event(taskID string, ev *teamv1.Event) {
 	t.begin(taskID, ev)
 	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Accepted:
+		t.ContextID = k.Accepted.GetConversation().GetContextId()
 	case *teamv1.Event_Decided:
 		t.decided(ev, k.Decided)
 	case *teamv1.Event_Started:

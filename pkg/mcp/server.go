@@ -183,9 +183,6 @@ func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
 	listing, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	tools, err := s.list(listing)
-	if err == nil && known == nil {
-		err = s.missing(tools)
-	}
 	switch {
 	case err != nil && known == nil:
 		return nil, err

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,10 +29,13 @@ func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
 	if again {
 		offers, _, err = s.fetch(ctx)
 	}
+	if err == nil && s.Known() == nil {
+		err = s.missing(offers)
+	}
 	if err != nil {
 		return nil, err
 	}
-	var tools []agent.Tool
+	tools := []agent.Tool{}
 	names := map[string]string{}
 	for _, t := range offers {
 		if s.config.Allow != nil && !slices.Contains(s.config.Allow, t.Name) {
@@ -90,19 +94,14 @@ func (s *Server) badList(format string, args ...any) error {
 }
 
 // missing returns an error for an allowed tool that the server does not have.
-func (s *Server) missing(tools []agent.Tool) error {
-	has := map[string]bool{"*": true}
-	var names []string
-	for _, t := range tools {
-		t, ok := t.(*tool)
-		if ok {
-			has[t.name] = true
-			names = append(names, t.name)
-		}
-	}
+func (s *Server) missing(tools []*mcp.Tool) error {
 	for _, name := range s.config.Allow {
-		if !has[name] {
-			return fmt.Errorf("tool %q allows %q, which its MCP server does not have; allowed tools that it has: %s", s.config.Name, name, strings.Join(names, ", "))
+		if name != "*" && !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == name }) {
+			var names []string
+			for _, t := range tools {
+				names = append(names, t.Name)
+			}
+			return fmt.Errorf("tool %q allows %q, which its MCP server does not have; correct allow: the server has %s", s.config.Name, name, cmp.Or(strings.Join(names, ", "), "no tools"))
 		}
 	}
 	return nil

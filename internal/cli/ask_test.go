@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestAnswersOfATerminal: answers of flags come first, then those that a person types; an empty line, the end of the
+// input and a command without a terminal answer nothing.
+func TestAnswersOfATerminal(t *testing.T) {
+	for name, c := range map[string]struct {
+		terminal, json bool
+		typed          string
+		want           []string
+	}{
+		"a terminal":     {true, false, "green\n blue \nlast", []string{"red", "green", "blue", "last"}},
+		"an empty line":  {true, false, "\ngreen\n", []string{"red"}},
+		"no terminal":    {false, false, "green\n", []string{"red"}},
+		"JSON is wanted": {true, true, "green\n", []string{"red"}},
+	} {
+		var talk bytes.Buffer
+		a := &answers{given: []string{"red"}, shell: &Shell{In: strings.NewReader(c.typed), Talk: &talk, Terminal: c.terminal, JSON: c.json}}
+		var got []string
+		for text, ok := a.next(); ok; text, ok = a.next() {
+			got = append(got, text)
+		}
+		if strings.Join(got, ",") != strings.Join(c.want, ",") || (talk.Len() > 0) != (c.terminal && !c.json) {
+			t.Errorf("%s: %q, said %q", name, got, talk.String())
+		}
+	}
+}
