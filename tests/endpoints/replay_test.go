@@ -60,7 +60,7 @@ func records(t *testing.T) []*record {
 
 func read(t *testing.T, file string) *record {
 	t.Helper()
-	b, err := os.ReadFile(file) //nolint:gosec // G304: files of this package
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (r *record) write(t *testing.T) {
 	t.Helper()
 	b, err := json.MarshalIndent(r, "", " ")
 	if err == nil {
-		err = os.WriteFile(r.file, append(b, '\n'), 0o644) //nolint:gosec // G306: a file of the source tree
+		err = os.WriteFile(r.file, append(b, '\n'), 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestTable(t *testing.T) {
 	}
 	want := before + "\n" + b.String() + "\n" + after
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // G306: a file of the source tree
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -18,7 +18,7 @@ func FreePort(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer l.Close() //nolint:errcheck // nothing follows from it
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
 }
