@@ -2,6 +2,7 @@ package model
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -22,7 +23,7 @@ var (
 // errEmpty is the error for a response of 2xx without an event.
 var errEmpty = errors.New("the response has no event")
 
-// notStreamError is the error for a response that is not a stream.
+// notStreamError is the error for a response that is not a stream. mediaType may be "".
 type notStreamError struct{ mediaType string }
 
 func (e *notStreamError) Error() string {
@@ -86,7 +87,7 @@ func (c *Config) explain(call *Call, err error) *agent.Error {
 	case errors.Is(err, errEmpty):
 		return kindError(empty, c.Name, call.res.StatusCode, "")
 	case errors.As(err, &odd):
-		return c.known(noStream, "the endpoint of model %q answered with %s, not with a stream; check base_url", c.Name, odd.mediaType)
+		return c.known(noStream, "the endpoint of model %q answered with %s, not with a stream; check base_url", c.Name, cmp.Or(odd.mediaType, "something else"))
 	case errors.Is(err, errTooLong), errors.Is(err, bufio.ErrTooLong):
 		return c.known(tooLarge, "the response of model %q is too large; the limit is 64 MiB, and 16 MiB for one event", c.Name)
 	case call.res == nil && !sent(err):

@@ -56,6 +56,8 @@ func (r *Rejection) Error() string { return fmt.Sprintf("HTTP %d: %s", r.Status,
 // Post sends body as JSON to path, which follows the base URL and may have a query. It returns a
 // *Rejection if the status of the response is not 2xx; then Post may be called again.
 func (c *Call) Post(ctx context.Context, path string, header http.Header, body any) error {
+	c.res = nil
+	c.sent.Store(false)
 	data, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encoding the request: %w", err)

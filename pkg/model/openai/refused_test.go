@@ -1,11 +1,14 @@
 package openai_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
@@ -83,6 +86,20 @@ func TestOtherRefusalsAreFinal(t *testing.T) {
 	rs := llm.Requests()
 	if len(rs) != 4 || rs[2].IncludeUsage || !rs[3].IncludeUsage {
 		t.Errorf("%d requests, the third asks for usage: %v, the fourth: %v", len(rs), rs[2].IncludeUsage, rs[3].IncludeUsage)
+	}
+}
+
+// TestLostAfterARefusal: a request that is sent again in another form and is lost may be billed.
+func TestLostAfterARefusal(t *testing.T) {
+	_, m := serve(t, fakellm.Turn{Status: 400, Message: "stream_options"}, fakellm.Turn{Text: "a b", Chunks: 2, Broken: true})
+	if e := modeltest.Failure(t, m); !e.Retry || e.Fresh || !e.Spent.GetEstimated() {
+		t.Errorf("error = %+v", e)
+	}
+	_, m = serve(t, fakellm.Turn{Status: 400, Message: "stream_options"}, fakellm.Turn{Gate: fakellm.NewGate()})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, agent.ErrTimeout)
+	defer cancel()
+	if a := modeltest.Collect(ctx, t, m, modeltest.Ask("x")); !errors.Is(a.Err, agent.ErrTimeout) {
+		t.Errorf("error = %v", a.Err)
 	}
 }
 
