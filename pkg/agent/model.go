@@ -58,9 +58,12 @@ type ModelRequest struct {
 	Key string
 	// MaxOutput is the maximum number of output tokens. 0 means the limit of the model.
 	MaxOutput int64
-	// Lost is the number of earlier attempts at this turn after which a model with fallbacks asks the next
-	// one: they failed and may be billed, or were cut.
+	// Lost is the number of earlier attempts at this turn that failed and may be billed. A model with
+	// fallbacks begins with the next one after each of them.
 	Lost int
+	// From is the number of models that a model with fallbacks does not ask, because the answer of the last of
+	// them was cut.
+	From int
 }
 
 // ModelMessage is one message of a conversation with a model.
@@ -117,6 +120,12 @@ type ModelChunk struct {
 	// report it, and Estimated that it reported only a part; the caller then counts what it had
 	// reserved for the turn.
 	Spent *teamv1.Spent
+	// MaxOutput is the limit of output tokens that the request had. It is set together with Turn. 0 means that
+	// it had none.
+	MaxOutput int64
+	// By is the model that answered, if the model has several; nil means that it has not. It is set together
+	// with Turn.
+	By Model
 }
 
 // ToolSpec describes a tool to a model.

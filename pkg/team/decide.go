@@ -94,7 +94,7 @@ func (p *process) newDecided(d *choice) *teamv1.Event {
 	rec := &e.decided
 	rec.Updates, rec.Ask, rec.Transfer, rec.Plan, rec.Reason, rec.Rule, rec.Values = d.Updates, d.Ask, d.Transfer, d.Plan, d.Reason, d.Rule, d.Values
 	rec.Cancel, rec.Joins, rec.Round, rec.Input, rec.Failure = d.Cancel, d.Joins, int32(d.round), d.input, d.failure.Proto() //nolint:gosec // a round is small
-	rec.Finalized = d.finalized
+	rec.Finalized = d.Finalized
 	if d.Reply != nil {
 		rec.Reply, rec.Joins = p.texts.Refer(&teamv1.Input{}, d.Reply, p.Input), p.joins(&d.Decision)
 	}

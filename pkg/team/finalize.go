@@ -14,12 +14,15 @@ var limitReasons = []string{
 	agent.ReasonRepeatedCall, agent.ReasonBudgetExceeded, agent.ReasonAccountLimit, agent.ReasonTimeout,
 }
 
-// finalize ends a run that failed with err with what there is, if err is that of a limit, the limits say
-// FINALIZE, and members have answered. Otherwise it returns err. A model-backed agent and a leader have
-// answered by themselves if they could; see leader.Finalize.
+// finalize ends a run that failed with err with what there is, if err is that of a limit of the run, the
+// limits say FINALIZE, and members have answered. Otherwise it returns err. A model-backed agent and a leader
+// have answered by themselves if they could; see leader.Finalize.
 func (p *process) finalize(ctx context.Context, err error) (*teamv1.Reply, error) {
 	e := agent.AsError(err)
 	if p.stopped || ctx.Err() != nil || p.cfg.Limits.GetOnLimit() != teamv1.OnLimit_FINALIZE || !slices.Contains(limitReasons, e.Reason) {
+		return nil, err
+	}
+	if e == p.failed && p.failedBelow { // at a limit of a member
 		return nil, err
 	}
 	results := p.latestResults()
@@ -30,7 +33,7 @@ func (p *process) finalize(ctx context.Context, err error) (*teamv1.Reply, error
 	if d.failure != nil { // required work is missing
 		return nil, err
 	}
-	d.finalized = e.Message
+	d.Finalized = e.Message
 	if err := p.recordDecision(&d); err != nil {
 		return nil, err
 	}

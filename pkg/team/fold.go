@@ -39,6 +39,7 @@ type fold struct {
 	toolsRecorded    bool              // the tools of the tool sets are on record
 	texts            journal.Texts     // messages by sequence number, for references to recorded texts
 	failed           *agent.Error      // failure that ends the run
+	failedBelow      bool              // failed is that of a member, which the run itself did not refuse
 	granted          *teamv1.Spent     // what people have granted to the run's own limits; see takeGrant
 	allowed          []string          // keys of the calls that people have allowed, for agent.Run
 	checks
@@ -380,7 +381,7 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	f.texts.Add(st.seq, st.Message)
 	st.past.Recorded = nil
 	if err := st.Failure(); err != nil && f.failed == nil && f.fatal(st) {
-		f.failed = err
+		f.failed, f.failedBelow = err, st.Refusal == nil && !agent.Binds(err, f.Path)
 	}
 	f.failAtLimit(st)
 	for f.done < len(f.Steps) && f.Steps[f.done].Done {

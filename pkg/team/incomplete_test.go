@@ -56,7 +56,7 @@ func (w *writing) Generate(_ context.Context, req *agent.ModelRequest) iter.Seq2
 		}
 		turn.End = max(turn.End, w.end)
 		if yield(agent.ModelChunk{Text: turn.Text}, nil) {
-			yield(agent.ModelChunk{Turn: turn, Spent: &teamv1.Spent{InputTokens: 10, OutputTokens: min(w.need, most)}}, nil)
+			yield(agent.ModelChunk{Turn: turn, MaxOutput: limit, Spent: &teamv1.Spent{InputTokens: 10, OutputTokens: min(w.need, most)}}, nil)
 		}
 	}
 }
@@ -108,6 +108,10 @@ func TestTruncated(t *testing.T) {
 		"at once, if more is of no use": {
 			models: []writing{{need: 500, own: 100}, {need: 150, byDefault: 300}},
 			asked:  []string{"a 100", "b 0"}, text: "b:150", spent: 250,
+		},
+		"the model that was cut is named, and is not asked again": {
+			models: []writing{{need: 500, own: 100}, {need: 500, own: 20, refuses: 1}},
+			asked:  []string{"a 100", "b 20"}, fails: []string{`cut after 100 output tokens (model "a"); raise max_output_tokens`}, spent: 100,
 		},
 		"the fallbacks are cut too": {
 			models: []writing{{need: 500, own: 100}, {need: 500, own: 100}, {need: 500, own: 200}},

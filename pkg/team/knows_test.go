@@ -55,7 +55,7 @@ func TestRepeatedCall(t *testing.T) {
 	}
 	same := func(n int) string { return []string{`{"a":1,"b":2}`, `{ "b": 2, "a": 1 }`}[n%2] }
 	r, requests := run(nil, same)
-	if e := wantReason(t, r.err, agent.ReasonRepeatedCall); len(requests) != 6 || !strings.Contains(e.Message, "query 6 times") || !strings.Contains(e.Message, "limits.max_repeated_calls") {
+	if e := wantReason(t, r.err, agent.ReasonRepeatedCall); len(requests) != 6 || !strings.Contains(e.Message, "called query with the same arguments and got the same error in 6 turns") || !strings.Contains(e.Message, "limits.max_repeated_calls") {
 		t.Error(len(requests), e)
 	}
 	for i, req := range requests {

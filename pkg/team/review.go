@@ -184,8 +184,6 @@ type choice struct {
 	round   int            // if positive, a new round of revision begins
 	input   *a2av1.Message // input of that round
 	failure *agent.Error   // why the run fails although it has a Reply or Transfer
-
-	finalized string // the limit that the run has reached, if Reply is what there is
 }
 
 // next returns the scheduler's decision, with a reply replaced by a step that submits it to the

@@ -121,6 +121,9 @@ type Decision struct {
 	Updates map[string]*structpb.Value
 	// Reply ends the run with this message.
 	Reply *a2av1.Message
+	// Finalized says which limit has made the run end early with Reply, as a warning for readers; empty if
+	// none has.
+	Finalized string
 	// Joins are the ids of the steps whose results Reply joins; readers get each of them as an
 	// artifact as well. It may be left unset if Reply is the last response.
 	Joins []string

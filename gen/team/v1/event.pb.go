@@ -2391,8 +2391,9 @@ type Retried struct {
 	// The most tokens that the next attempt of a model may write, because the answer of this one was cut; 0
 	// leaves the limit as it is.
 	MaxOutputTokens int64 `protobuf:"varint,6,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
-	// The next attempt asks the next fallback of the model.
-	NextModel     bool `protobuf:"varint,7,opt,name=next_model,json=nextModel,proto3" json:"next_model,omitempty"`
+	// How many models of a model with fallbacks the next attempts do not ask, because the answer of the last
+	// of them was cut.
+	FromModel     int32 `protobuf:"varint,7,opt,name=from_model,json=fromModel,proto3" json:"from_model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2469,11 +2470,11 @@ func (x *Retried) GetMaxOutputTokens() int64 {
 	return 0
 }
 
-func (x *Retried) GetNextModel() bool {
+func (x *Retried) GetFromModel() int32 {
 	if x != nil {
-		return x.NextModel
+		return x.FromModel
 	}
-	return false
+	return 0
 }
 
 // Ended closes a step or a run.
@@ -5812,7 +5813,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12*\n" +
 	"\x11max_output_tokens\x18\x06 \x01(\x03R\x0fmaxOutputTokens\x12\x1d\n" +
 	"\n" +
-	"next_model\x18\a \x01(\bR\tnextModel\"\xc2\x04\n" +
+	"from_model\x18\a \x01(\x05R\tfromModel\"\xc2\x04\n" +
 	"\x05Ended\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12*\n" +
 	"\x05reply\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\x05reply\x12\x1d\n" +

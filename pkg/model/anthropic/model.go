@@ -2,6 +2,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -63,6 +64,11 @@ func (m *Model) Price() agent.Price { return m.config.Price.Micros() }
 // MaxOutput implements agent.OutputLimiter.
 func (m *Model) MaxOutput() int64 { return m.config.MaxOutput }
 
+// maxOutput returns the limit of a request, which the API requires.
+func (m *Model) maxOutput(req *agent.ModelRequest) int64 {
+	return cmp.Or(m.config.Output(req.MaxOutput), DefaultMaxOutput)
+}
+
 // Files implements agent.FileTaker. All models take images and PDF documents, unless the
 // configuration says otherwise.
 func (m *Model) Files() agent.Files { return m.config.Files(provider, "*/*") }
@@ -80,7 +86,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used))
 		default:
 			turn := m.turn(a)
-			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used, a.counted)}, nil)
+			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used, a.counted), MaxOutput: m.maxOutput(req)}, nil)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"cmp"
 	"encoding/json"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -16,7 +15,7 @@ func (m *Model) request(req *agent.ModelRequest, without map[string]bool) *messa
 		s = &teamv1.ModelSettings{}
 	}
 	r := &messagesRequest{
-		Model: m.config.Name, MaxTokens: cmp.Or(m.config.Output(req.MaxOutput), DefaultMaxOutput), Stream: true,
+		Model: m.config.Name, MaxTokens: m.maxOutput(req), Stream: true,
 		Temperature: s.Temperature, TopP: s.TopP, StopSequences: s.GetStop(), OutputConfig: format(req, s, without),
 	}
 	if req.Instructions != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -62,8 +63,8 @@ func (m *Model) Alternatives() [][]string {
 	return names
 }
 
-// After returns the model that is asked first after lost attempts; see agent.ModelRequest.Lost.
-func (m *Model) After(lost int) agent.Model { return m.models[lost%len(m.models)] }
+// Place returns the index of one of the models, or -1.
+func (m *Model) Place(one agent.Model) int { return slices.Index(m.models, one) }
 
 // names returns the names of a model.
 func (m *Model) names(i int) []string {
@@ -126,19 +127,21 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 	return func(yield func(agent.ModelChunk, error) bool) {
 		fresh := true
 		var failed []error
-		for i := range m.models {
-			next := (req.Lost + i) % len(m.models)
+		from := min(req.From, len(m.models)-1)
+		n := len(m.models) - from
+		for i := range n {
+			next := from + (req.Lost+i)%n
 			if i > 0 && ctx.Err() != nil {
 				yield(agent.ModelChunk{}, context.Cause(ctx))
 				return
 			}
-			err := m.attempt(ctx, next, req, i == len(m.models)-1, yield)
+			err := m.attempt(ctx, next, req, i == n-1, yield)
 			if err == nil {
 				return
 			}
 			fresh = fresh && err.Fresh
 			failed = append(failed, err)
-			if i == len(m.models)-1 || err.MayBeBilled() || agent.CostOf(err.Spent) != (agent.Cost{}) {
+			if i == n-1 || err.MayBeBilled() || agent.CostOf(err.Spent) != (agent.Cost{}) {
 				last := *err
 				last.Fresh = fresh
 				last.Retry = last.Retry || last.Elsewhere && i < len(m.models)-1 // with the next model
@@ -169,6 +172,9 @@ func (m *Model) attempt(ctx context.Context, next int, req *agent.ModelRequest, 
 			return e
 		}
 		began = true
+		if chunk.Turn != nil && chunk.By == nil {
+			chunk.By = m.models[next]
+		}
 		if !yield(chunk, err) {
 			return nil
 		}

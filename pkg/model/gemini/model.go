@@ -74,7 +74,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used))
 		default:
 			turn := m.turn(a, req)
-			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used, a.counted)}, nil)
+			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used, a.counted), MaxOutput: m.config.Output(req.MaxOutput)}, nil)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			if a.rejected {
 				spent = &teamv1.Spent{}
 			}
-			yield(agent.ModelChunk{Turn: turn, Spent: spent}, nil)
+			yield(agent.ModelChunk{Turn: turn, Spent: spent, MaxOutput: m.config.Output(req.MaxOutput)}, nil)
 		}
 	}
 }

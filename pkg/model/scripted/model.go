@@ -75,7 +75,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			}
 		}
 		turn := a.turn(m.name)
-		yield(agent.ModelChunk{Turn: turn, Spent: m.Price().Spent(UsageOf(req, turn))}, nil)
+		yield(agent.ModelChunk{Turn: turn, Spent: m.Price().Spent(UsageOf(req, turn)), MaxOutput: req.MaxOutput}, nil)
 	}
 }
 

@@ -59,7 +59,7 @@ func (b *Broadcast) Next(s *team.State) (team.Decision, error) {
 		return team.Decision{}, last.Err
 	case last.ReceivedBefore < len(s.Received):
 		return turn("the user has said more"), nil
-	case strings.TrimSpace(agent.Text(last.Message)) == "" && prompt.OnlyText(last.Message):
+	case !s.Team.AllowEmpty && strings.TrimSpace(agent.Text(last.Message)) == "" && prompt.OnlyText(last.Message):
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: its model wrote no answer from the members' results; say in its instructions what to write", s.Team.ID)
 	}

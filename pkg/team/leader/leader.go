@@ -220,6 +220,40 @@ func endsRun(s *team.State, st *team.StepState) bool {
 	return agent.Binds(st.Err, s.Path)
 }
 
+// limitBefore returns the error of the limit that the final turn follows.
+func (l *leader) limitBefore(s *team.State) error {
+	final := len(s.Steps) - 1
+	for final > 0 && s.Steps[final].Step.GetName() != finalTurn {
+		final--
+	}
+	before := lastRound(&team.State{Steps: s.Steps[:final]})
+	if err := l.fatalError(s, before); err != nil {
+		return err
+	}
+	if err := l.refusalError(s, before); err != nil {
+		return err
+	}
+	return l.turnsError(s, modelTurns(s)-1)
+}
+
+// finalized returns the limit that the run has reached, if r is the final turn; empty if it is not.
+func (l *leader) finalized(s *team.State, r *round) string {
+	if r.turn.Step.GetName() != finalTurn {
+		return ""
+	}
+	return agent.AsError(l.limitBefore(s)).Message
+}
+
+// turnsError returns the error of a run with n turns of the model, the most it may have.
+func (l *leader) turnsError(s *team.State, n int) error {
+	noun := "agent"
+	if l.crew != nil {
+		noun = "team"
+	}
+	return agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
+		"%s %q took %d model turns without an answer, the most it may (%s); raise it, or give it less to do", noun, s.Team.ID, n, team.NameOfLimit("max_turns", s.Team.Limits.GetMaxTurns() > 0))
+}
+
 // atLimit returns the decision after an error: a final turn without tools, if the error comes from
 // a limit and the leader finalizes; otherwise the error.
 func (l *leader) atLimit(s *team.State, r *round, err error) (team.Decision, error) {
@@ -322,6 +356,8 @@ func (l *leader) reply(s *team.State, r *round) (team.Decision, error) {
 	switch {
 	case strings.TrimSpace(r.turn.Turn.GetText()) != "" || len(r.turn.Turn.GetFiles()) > 0 || !l.mustAnswer(s):
 		return l.formatReply(s, r)
+	case name == finalTurn && l.crew == nil:
+		return team.Decision{}, l.limitBefore(s)
 	case name != emptyTurn && name != finalTurn:
 		d, err := l.turn(s, r, emptyTurn, "the answer is empty: the model is asked once more")
 		if len(d.Steps) > 0 && d.Steps[0].GetName() == emptyTurn {
@@ -345,12 +381,7 @@ func (l *leader) mustAnswer(s *team.State) bool {
 // turn asks the model for another turn, within limits.max_turns.
 func (l *leader) turn(s *team.State, r *round, name, reason string) (team.Decision, error) {
 	if n := modelTurns(s); n >= l.maxTurns {
-		noun := "agent"
-		if l.crew != nil {
-			noun = "team"
-		}
-		return l.atLimit(s, r, agent.Errorf(agent.CodeInternal, agent.ReasonMaxIterations,
-			"%s %q took %d model turns without an answer, the most it may (%s); raise it, or give it less to do", noun, s.Team.ID, n, team.NameOfLimit("max_turns", s.Team.Limits.GetMaxTurns() > 0)))
+		return l.atLimit(s, r, l.turnsError(s, n))
 	}
 	return modelStep(name, reason), nil
 }

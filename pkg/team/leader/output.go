@@ -27,17 +27,20 @@ const (
 // the model is asked once more; if that answer does not have it either, the run fails.
 func (l *leader) formatReply(s *team.State, r *round) (team.Decision, error) {
 	if l.output == nil {
-		return team.Decision{Reply: r.turn.Message, Reason: "the model answered"}, nil
+		return team.Decision{Reply: r.turn.Message, Finalized: l.finalized(s, r), Reason: "the model answered"}, nil
 	}
 	data, err := l.output(r.turn.Message)
 	if err == nil {
-		return team.Decision{Reply: withData(r.turn.Message, data), Reason: "the model answered, in the form asked for"}, nil
+		return team.Decision{Reply: withData(r.turn.Message, data), Finalized: l.finalized(s, r), Reason: "the model answered, in the form asked for"}, nil
 	}
 	if r.turn.Turn.GetEnd() == teamv1.TurnEnd_TURN_END_TRUNCATED {
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonAnswerTruncated,
 			"the answer of agent %q does not fit its output_schema because it was cut: %s; raise max_output_tokens of the model, or ask for less", s.Team.ID, err)
 	}
-	if name := r.turn.Step.GetName(); name == againTurn || name == finalTurn {
+	switch r.turn.Step.GetName() {
+	case finalTurn:
+		return team.Decision{}, l.limitBefore(s)
+	case againTurn:
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonTeamError,
 			"the answer of agent %q does not fit its output_schema: %s; say in its instructions what to answer, or change the schema", s.Team.ID, err)
 	}

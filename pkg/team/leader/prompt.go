@@ -23,7 +23,7 @@ func (l *leader) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	}
 	req.Messages = make([]agent.ModelMessage, 0, len(s.History)+3+2*len(s.Steps))
 	req.Messages = append(req.Messages, l.background(s)...)
-	w := promptWriter{leader: l, state: s, request: req, results: map[int]string{}}
+	w := promptWriter{leader: l, state: s, request: req, results: map[int]string{}, repeats: repeats(s)}
 	past := team.PastCalls(s.Team, s.History)
 	for i, m := range s.History {
 		if past[i] != "" {
@@ -53,10 +53,11 @@ type promptWriter struct {
 	*leader
 	state    *team.State
 	request  *agent.ModelRequest
-	received int            // number of follow-ups written
-	posted   int            // number of messages of others written
-	results  map[int]string // names of the results in messages of the request, by index; or pastCalls
-	reads    bool           // a result was cut that readSpec can read on
+	received int                     // number of follow-ups written
+	posted   int                     // number of messages of others written
+	results  map[int]string          // names of the results in messages of the request, by index; or pastCalls
+	repeats  map[*team.StepState]int // see repeats
+	reads    bool                    // a result was cut that readSpec can read on
 }
 
 func (w *promptWriter) add(m agent.ModelMessage) { w.request.Messages = append(w.request.Messages, m) }
@@ -119,7 +120,7 @@ func filesOf(st *team.StepState) []*a2av1.Part {
 func (w *promptWriter) answer(st *team.StepState) string {
 	switch {
 	case st.Tool != nil:
-		return w.shownResult(st) + w.repeatNote(w.state, st)
+		return w.shownResult(st) + w.repeatNote(w.repeats[st])
 	case st.Refusal != nil && st.Refusal.Reason == agent.ReasonCycleDetected:
 		return st.Refusal.Message + "; use other words, or go on with the result you have"
 	case st.Refusal != nil:

@@ -3,6 +3,7 @@ package leader
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -33,6 +34,9 @@ func callOf(s *team.State, st *team.StepState) (c failedCall, ok bool) {
 
 // canonical returns JSON in a form in which equal values are equal texts, and other texts unchanged.
 func canonical(arguments string) string {
+	if strings.TrimSpace(arguments) == "" {
+		return "{}"
+	}
 	var v any
 	if json.Unmarshal([]byte(arguments), &v) != nil {
 		return arguments
@@ -44,20 +48,32 @@ func canonical(arguments string) string {
 	return string(b)
 }
 
-// repeats returns how often the call of a step had failed in the same way when the step ended, itself
-// included. It is 0 for a step that is no failed call.
-func repeats(s *team.State, st *team.StepState) int {
-	c, ok := callOf(s, st)
-	if !ok {
-		return 0
-	}
-	n := 0
-	for _, other := range s.Steps {
-		if o, failed := callOf(s, other); failed && o == c && other.EndIndex <= st.EndIndex {
-			n++
+// repeats returns, for each failed call of the run, in how many turns the same call has failed in the same
+// way up to then. Several calls of one turn count once, because the model has not seen their errors.
+func repeats(s *team.State) map[*team.StepState]int {
+	type seen struct{ turns, last int }
+	var counts map[failedCall]seen
+	var all map[*team.StepState]int
+	turn := 0
+	for _, st := range s.Steps {
+		if st.Step.GetKind() == teamv1.Step_KIND_MODEL {
+			turn++
 		}
+		c, ok := callOf(s, st)
+		if !ok {
+			continue
+		}
+		if all == nil {
+			counts, all = map[failedCall]seen{}, map[*team.StepState]int{}
+		}
+		n := counts[c]
+		if n.last != turn {
+			n = seen{n.turns + 1, turn}
+			counts[c] = n
+		}
+		all[st] = n.turns
 	}
-	return n
+	return all
 }
 
 // repeatedCall returns the error of a run whose last round has a call that failed too often in the same
@@ -66,21 +82,25 @@ func (l *leader) repeatedCall(s *team.State, r *round) error {
 	if l.maxRepeated == 0 {
 		return nil
 	}
+	counts := repeats(s)
 	for _, st := range r.steps {
-		if n := repeats(s, st); n >= l.maxRepeated {
+		if n := counts[st]; n >= l.maxRepeated {
+			said := ""
+			if text := st.Tool.GetText(); text != "" {
+				said = ": " + agent.Quote(text)
+			}
 			return agent.Errorf(agent.CodeInternal, agent.ReasonRepeatedCall,
-				"%q called %s %d times with the same arguments and got the same error, the most it may (limits.max_repeated_calls): %s; say in its instructions what to do then, or correct the tool",
-				s.Team.ID, st.Step.GetName(), n, agent.Quote(st.Tool.GetText()))
+				"%q called %s with the same arguments and got the same error in %d turns, the most it may (limits.max_repeated_calls)%s; say in its instructions what to do then, or correct the tool",
+				s.Team.ID, st.Step.GetName(), n, said)
 		}
 	}
 	return nil
 }
 
-// repeatNote returns what the model is told beside the error of a call that it repeats in vain; empty if
+// repeatNote returns what the model is told beside the error of a call that has failed in n turns; empty if
 // it need not be told.
-func (l *leader) repeatNote(s *team.State, st *team.StepState) string {
-	n := repeats(s, st)
-	if l.maxRepeated == 0 || n < max(l.maxRepeated/2, 2) {
+func (l *leader) repeatNote(n int) string {
+	if l.maxRepeated == 0 || n < max(l.maxRepeated/2, 1) {
 		return ""
 	}
 	return fmt.Sprintf("\n\n[This call has failed %d times with the same error. Do not repeat it: change the arguments, use another tool, or answer with what you have.]", n)

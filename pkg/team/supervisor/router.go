@@ -58,6 +58,9 @@ func routerFailed(s *team.State, cause *agent.Error) error {
 		why = cause.Message
 	}
 	e := agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "team %q: the router could not decide: %s; add a rule that does, or check the model", s.Team.ID, why)
+	if cause != nil && (cause.Reason == agent.ReasonAnswerTruncated || cause.Reason == agent.ReasonAnswerFiltered) {
+		e.Reason, e.Code = cause.Reason, cause.Code
+	}
 	if cause != nil {
 		e = e.Because(cause)
 	}

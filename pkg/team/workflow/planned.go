@@ -449,7 +449,7 @@ func answered(s *team.State, st *team.StepState) (team.Decision, error) {
 	switch {
 	case st.ReceivedBefore < len(s.Received):
 		return turn(answerTurn, "the user has said more", ""), nil
-	case isBlank(st.Message):
+	case !s.Team.AllowEmpty && isBlank(st.Message):
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: its leader wrote no answer from the results of the steps; say in its instructions what to write", s.Team.ID)
 	}

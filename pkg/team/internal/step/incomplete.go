@@ -12,74 +12,69 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// cut is a turn that a limit of output tokens has cut.
+type cut struct {
+	by    agent.Model // the model that answered
+	limit int64       // the limit, or the number of tokens that were written; 0 if neither is known
+	ours  bool        // the request had the limit
+	none  bool        // the request had no limit
+}
+
 // incomplete returns the error of a turn that is not whole; nil if it is, or if the agent accepts what
 // there is. An accepted turn has no tool calls, because their arguments may lack their end.
-func (w *Work) incomplete(t *teamv1.Turn, spent *teamv1.Spent) error {
+func (w *Work) incomplete(c *agent.ModelChunk) error {
 	var e *agent.Error
-	switch t.GetEnd() {
+	switch c.Turn.GetEnd() {
 	case teamv1.TurnEnd_TURN_END_TRUNCATED:
-		if w.by.AcceptTruncated && w.Step.GetKind() == teamv1.Step_KIND_MODEL && strings.TrimSpace(t.GetText()) != "" {
-			t.ToolCalls, t.State = nil, nil
+		if w.by.AcceptTruncated && w.Step.GetKind() == teamv1.Step_KIND_MODEL && strings.TrimSpace(c.Turn.GetText()) != "" {
+			c.Turn.ToolCalls, c.Turn.State = nil, nil
 			return nil
 		}
-		e = w.truncated(spent.GetOutputTokens())
+		e = w.truncated(c)
 	case teamv1.TurnEnd_TURN_END_FILTERED:
 		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonAnswerFiltered,
 			"the content filter of the provider of model %q cut the answer of %q (%s); change the message, or use another model",
-			w.Target.Model.Name(), w.by.ID, cmp.Or(t.GetFinishReason(), "no reason given"))
+			w.answeredBy(c).Name(), w.by.ID, cmp.Or(c.Turn.GetFinishReason(), "no reason given"))
 	default:
 		return nil
 	}
-	e.Fresh, e.Spent = true, spent
-	if spent == nil {
+	e.Fresh, e.Spent = true, c.Spent
+	if c.Spent == nil {
 		e.Spent = &teamv1.Spent{ModelCalls: 1, Estimated: true}
 	}
 	return e
 }
 
-// truncated returns the error of a turn that was cut after written tokens; 0 means that their number
-// is not known.
-func (w *Work) truncated(written int64) *agent.Error {
-	limit, ours := w.outputLimit(written)
+// answeredBy returns the model that made a turn.
+func (w *Work) answeredBy(c *agent.ModelChunk) agent.Model {
+	if c.By != nil {
+		return c.By
+	}
+	return w.Target.Model
+}
+
+// truncated notes what has cut a turn, and returns its error. Some providers count a token less than the
+// limit, so only a turn that ended well before it was cut by something else.
+func (w *Work) truncated(c *agent.ModelChunk) *agent.Error {
+	written := c.Spent.GetOutputTokens()
+	w.cut = cut{by: w.answeredBy(c), limit: c.MaxOutput, ours: true, none: c.MaxOutput == 0}
+	if w.cut.none || written > 0 && written < c.MaxOutput-c.MaxOutput/8 {
+		w.cut.limit, w.cut.ours = written, false
+	}
 	advice := "this is the provider's own limit, such as the context window: ask for less, or use a model that can write more"
 	switch {
-	case ours && w.cost.hold != nil && limit < outputOf(w.Target.Model, w.Prompt):
+	case w.cut.ours && w.cost.hold != nil && w.cut.limit < outputOf(w.cut.by, w.Prompt):
 		advice = "this is what the budget left (max_tokens, max_cost): raise it, or ask for less"
-	case ours:
+	case w.cut.ours:
 		advice = "raise max_output_tokens of the model, or ask for less"
+	case w.cut.none:
+		advice = "this is the provider's own limit: set max_output_tokens of the model, ask for less, or use a model that can write more"
 	}
 	after := ""
-	if limit > 0 {
-		after = fmt.Sprintf(" after %d output tokens", limit)
+	if w.cut.limit > 0 {
+		after = fmt.Sprintf(" after %d output tokens", w.cut.limit)
 	}
-	return agent.Errorf(agent.CodeInternal, agent.ReasonAnswerTruncated, "the answer of %q was cut%s (model %q); %s", w.by.ID, after, w.Target.Model.Name(), advice)
-}
-
-// outputLimit returns the limit of output tokens that cut a turn of which written tokens are known; 0
-// if it is not known. ours says that the request had the limit. Some providers count a token less than
-// the limit, so only a turn that ended well before it was cut by something else.
-func (w *Work) outputLimit(written int64) (limit int64, ours bool) {
-	limit = cmp.Or(w.cost.maxOutput, w.MaxOutput, w.Prompt.MaxOutput)
-	if own := w.ownLimit(); own > 0 && (limit == 0 || own < limit) {
-		limit = own
-	}
-	if limit == 0 || written > 0 && written < limit-limit/8 {
-		return written, false
-	}
-	return limit, true
-}
-
-// ownLimit returns the highest limit that requests to the model may have, of several the one that is
-// asked first; 0 if it is not known.
-func (w *Work) ownLimit() int64 {
-	m := w.Target.Model
-	if a, ok := m.(interface{ After(lost int) agent.Model }); ok {
-		m = a.After(w.Lost)
-	}
-	if l, ok := m.(agent.OutputLimiter); ok {
-		return l.MaxOutput()
-	}
-	return 0
+	return agent.Errorf(agent.CodeInternal, agent.ReasonAnswerTruncated, "the answer of %q was cut%s (model %q); %s", w.by.ID, after, w.cut.by.Name(), advice)
 }
 
 // continueTruncated records that a turn that was cut is asked for again: once with twice the limit, if
@@ -88,15 +83,15 @@ func (w *Work) ownLimit() int64 {
 // turn cut.
 func (w *Work) continueTruncated(err error) (again bool, _ error) {
 	e := agent.AsError(err)
-	if e.Reason != agent.ReasonAnswerTruncated && (w.Cut == nil || e.Retry || !e.Fresh || !ofModel(e)) {
+	if w.cut.by == nil || e.Reason != agent.ReasonAnswerTruncated && (e.Retry || !e.Fresh || !ofModel(e)) {
 		return false, nil
 	}
 	retried := &teamv1.Retried{Attempt: w.Attempts, Error: e.Proto(), Fresh: true, NotBefore: timestamppb.New(w.by.Run.Now()), Spent: w.cost.lost}
-	switch limit, ours := w.outputLimit(e.Spent.GetOutputTokens()); {
-	case w.MaxOutput == 0 && (ours || w.noLimit()) && w.higher(limit) > limit && w.affords(w.higher(limit)):
-		retried.MaxOutputTokens = w.higher(limit)
-	case w.Lost+1 < alternatives(w.Target.Model):
-		retried.NextModel = true
+	switch place, count := w.place(); {
+	case w.MaxOutput == 0 && (w.cut.ours || w.cut.none) && w.higher() > w.cut.limit && w.affords(w.higher()):
+		retried.MaxOutputTokens = w.higher()
+	case place+1 < count && place+1 > w.From:
+		retried.FromModel = int32(place + 1) //nolint:gosec // a model has at most 8 fallbacks
 	default:
 		return false, nil
 	}
@@ -119,17 +114,13 @@ func ofModel(e *agent.Error) bool {
 	return e.Reason == agent.ReasonUnavailable || e.Reason == agent.ReasonContextTooLong
 }
 
-// noLimit reports whether requests have no limit, so that the provider's default cut the turn.
-func (w *Work) noLimit() bool {
-	return cmp.Or(w.cost.maxOutput, w.MaxOutput, w.Prompt.MaxOutput, w.ownLimit()) == 0
-}
-
-// higher returns twice a limit, as far as the model allows it.
-func (w *Work) higher(limit int64) int64 {
-	if own := w.ownLimit(); own > 0 {
-		return min(2*limit, own)
+// higher returns twice the limit that cut the turn, as far as the model allows it; 0 if the limit is not
+// known.
+func (w *Work) higher() int64 {
+	if l, ok := w.cut.by.(agent.OutputLimiter); ok && l.MaxOutput() > 0 {
+		return min(2*w.cut.limit, l.MaxOutput())
 	}
-	return 2 * limit
+	return 2 * w.cut.limit
 }
 
 // affords reports whether the budget has room for a turn like the last one with up to out output tokens.
@@ -143,10 +134,14 @@ func (w *Work) affords(out int64) bool {
 		(left.Micros == agent.Unlimited || left.Micros+held.Micros-w.cost.booked.Micros >= need.Micros)
 }
 
-// alternatives returns the number of models that a model with fallbacks has, 1 for others.
-func alternatives(m agent.Model) int {
-	if a, ok := m.(interface{ Alternatives() [][]string }); ok {
-		return len(a.Alternatives())
+// place returns the index of the model that was cut among those that the step's model has, and their number.
+func (w *Work) place() (index, count int) {
+	several, ok := w.Target.Model.(interface {
+		Alternatives() [][]string
+		Place(one agent.Model) int
+	})
+	if !ok {
+		return 0, 1
 	}
-	return 1
+	return max(several.Place(w.cut.by), 0), len(several.Alternatives())
 }

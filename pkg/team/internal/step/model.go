@@ -21,7 +21,7 @@ const (
 func (w *Work) generate(ctx context.Context) (res Result) {
 	defer w.recovered(w.by.ID, &res)
 	req := *w.Prompt
-	req.Key, req.Lost = w.key(), w.Lost
+	req.Key, req.Lost, req.From = w.key(), w.Lost, w.From
 	if most := cmp.Or(w.cost.maxOutput, w.MaxOutput); most > 0 {
 		req.MaxOutput = most
 	}
@@ -37,7 +37,7 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 			if chunk.Spent != nil {
 				chunk.Spent.ModelCalls = 1
 			}
-			if err := w.incomplete(chunk.Turn, chunk.Spent); err != nil {
+			if err := w.incomplete(&chunk); err != nil {
 				return Result{Err: err}
 			}
 			res.Reply = &teamv1.Reply{Result: &teamv1.Reply_Turn{Turn: chunk.Turn}, Spent: chunk.Spent}

@@ -58,6 +58,7 @@ type Work struct {
 	run      context.Context       // context of the run, which may outlive that of the step
 	yielding bool                  // the loop or its consumer has control: a panic is theirs
 	effect   string                // idempotency key of the current effect; set by key
+	cut      cut                   // the last turn, if a limit cut it
 	cost     cost                  // set by the layer budget
 	edited   bool                  // people have changed the arguments, or what the member is given
 	judge    func(agent.Judgement) // reports the outcome to the breaker; nil if nothing is to be reported
@@ -78,14 +79,15 @@ type Past struct {
 	// Deadline of the step; zero means none. NotBefore is the earliest time of the next attempt.
 	Deadline, NotBefore time.Time
 	// Reserved is the reservation of the last attempt. Spent is the cost of the attempts that were
-	// repeated, and Lost the number of those after which the next model is asked: their cost is an
-	// estimate, or the model could not answer at full length.
+	// repeated, and Lost the number of those whose cost is an estimate.
 	Reserved, Spent *teamv1.Spent
 	Lost            int
 	// MaxOutput is the raised limit of output tokens, after a turn that was cut; 0 means that it was not
 	// raised. Cut is the error of the last turn that was cut; nil means that none was.
+	// From is the number of models that are not asked any more, because they were cut.
 	MaxOutput int64
 	Cut       *teamv1.Error
+	From      int
 	// Billed is the money in millionths of a USD that was booked for earlier attempts at a call whose
 	// outcome is unknown, and which the next attempt may continue.
 	Billed int64
@@ -149,9 +151,7 @@ func (p *Past) Retry(r *teamv1.Retried) {
 	if r.GetMaxOutputTokens() > 0 {
 		p.MaxOutput = r.GetMaxOutputTokens()
 	}
-	if r.GetNextModel() {
-		p.Lost++
-	}
+	p.From = max(p.From, int(r.GetFromModel()))
 	if t := r.GetNotBefore(); t != nil {
 		p.NotBefore = t.AsTime()
 	}
