@@ -20,12 +20,19 @@ var (
 	valueNames  = []string{"value", "id", "label", "name"}
 )
 
-// explained returns the parts of a question with what people need to answer it: a text if the parts
-// have none, and the options that its data offers, in the form of our own questions.
+// explained returns the parts of a question with what people need to answer it: the question in its
+// data, unless its texts say it, the data itself if nothing else says what is asked, and the options
+// that its data offers, in the form of our own questions.
 func explained(parts []*a2av1.Part) []*a2av1.Part {
 	out := slices.Clone(parts)
-	if text := dataText(parts); text != "" && strings.TrimSpace(agent.Text(&a2av1.Message{Parts: parts})) == "" {
-		out = slices.Insert(out, 0, agent.TextParts(text)...)
+	said := strings.TrimSpace(agent.Text(&a2av1.Message{Parts: parts}))
+	texts := questionsIn(parts, said)
+	if said == "" && len(texts) == 0 {
+		texts = jsonOf(parts)
+	}
+	if len(texts) > 0 {
+		first := slices.IndexFunc(out, func(p *a2av1.Part) bool { return p.GetData() != nil })
+		out = slices.Insert(out, first, agent.TextParts(clip(strings.Join(texts, "\n")))...)
 	}
 	if slices.ContainsFunc(parts, isOptions) {
 		return out
@@ -39,21 +46,28 @@ func explained(parts []*a2av1.Part) []*a2av1.Part {
 	return out
 }
 
-// dataText returns the texts of the questions in the data of parts, or the data itself where it has
-// none.
-func dataText(parts []*a2av1.Part) string {
+// questionsIn returns the texts of the questions in the data of parts, except what was said already.
+func questionsIn(parts []*a2av1.Part, said string) []string {
 	var texts []string
 	for _, p := range parts {
-		if p.GetData() == nil || isOptions(p) {
-			continue
+		for _, text := range find(p.GetData(), textOf) {
+			if !isOptions(p) && !strings.Contains(said, text) {
+				texts = append(texts, text)
+			}
 		}
-		text := strings.Join(find(p.GetData(), textOf), "\n")
-		if b, err := protojson.Marshal(p.GetData()); text == "" && err == nil {
-			text = string(b)
-		}
-		texts = append(texts, text)
 	}
-	return clip(strings.Join(texts, "\n"))
+	return texts
+}
+
+// jsonOf returns the data of parts as JSON.
+func jsonOf(parts []*a2av1.Part) []string {
+	var texts []string
+	for _, p := range parts {
+		if b, err := protojson.Marshal(p.GetData()); p.GetData() != nil && !isOptions(p) && err == nil {
+			texts = append(texts, string(b))
+		}
+	}
+	return texts
 }
 
 // find returns what is finds first in a value and the objects and lists below it, except what a JSON

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +29,8 @@ var frameworks = []struct {
 	script             string            // the folder with its script, if it is not dir
 	card               string            // where below its address an agent's card is
 	lacks              map[string]string // by step, why its agent does not do it
+	answer             func(question []byte) string
+	noClient           string // why it has no client; empty if it has one
 }{
 	{dir: "adk1", name: "google-adk", binding: "JSONRPC 0.3", lacks: map[string]string{
 		"stream": "Its card has `\"streaming\":false`, and `message/stream` is answered -32603, `Streaming is not supported by the agent`.",
@@ -56,9 +60,28 @@ var frameworks = []struct {
 		"cancel":   "`tasks/cancel` is answered -32002, `Task cannot be canceled - current state: TaskState.working`, and the task goes on.",
 		"failure":  "After one cancel each further task ends with `Action has been aborted`: all tasks have one AbortController. Without, a task ends with `\"state\":\"failed\"` and the text of the error.",
 	}},
+	{dir: "strands", name: "strands-agents", binding: "JSONRPC 0.3", answer: interruptResponse, lacks: map[string]string{
+		"failure": "It keeps the error to itself: the task ends with `\"state\":\"failed\"` and the text `Agent execution failed`.",
+	}},
+	{dir: "langgraph", name: "langgraph-api", binding: "JSONRPC", noClient: "LangGraph API serves agents; it has no client of A2A.", lacks: map[string]string{
+		"stream": "It sends the pieces as messages of statuses, `{\"kind\": \"status-update\", \"status\": {\"state\": \"TASK_STATE_WORKING\", \"message\": {\"parts\": [{\"kind\": \"text\", \"text\": \"far:\"}]}}}`, each with all text so far, and then the whole answer as an artifact.",
+	}},
+	{dir: "mastra", name: "@mastra/core", binding: "JSONRPC 0.3", card: "/api/.well-known/peer/agent-card.json", answer: func([]byte) string { return "Brest" }},
 	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC", lacks: map[string]string{
 		"question": "It begins a task for each message, also for one that names a task with `TASK_STATE_INPUT_REQUIRED`, which goes on waiting.",
 	}},
+}
+
+// interruptID is the id of a question of Strands.
+var interruptID = regexp.MustCompile(`"interruptId":\s*"([^"]*)"`)
+
+// interruptResponse answers a question of Strands, which refuses texts.
+func interruptResponse(question []byte) string {
+	id := interruptID.FindSubmatch(question)
+	if id == nil {
+		return "no id"
+	}
+	return fmt.Sprintf(`{"interruptResponse": {"interruptId": %q, "response": "Brest"}}`, id[1])
 }
 
 func TestMain(m *testing.M) { os.Exit(interoprig.Main(m)) }
@@ -79,7 +102,11 @@ func TestClients(t *testing.T) {
 	for _, f := range frameworks {
 		t.Run(f.dir, func(t *testing.T) {
 			c := interoprig.Column{Client: f.name, Version: pinned(t, f.dir, f.name), Binding: f.binding}
-			c.Script(t, python(t, f.dir), filepath.Join(cmp.Or(f.script, f.dir), "script.py"), s.URL)
+			if f.noClient != "" {
+				t.Skip(f.noClient)
+			}
+			program, script := runner(t, f.dir, cmp.Or(f.script, f.dir))
+			c.Script(t, program, script, s.URL)
 		})
 	}
 }
@@ -88,13 +115,14 @@ func TestClients(t *testing.T) {
 func TestMembers(t *testing.T) {
 	for _, f := range frameworks {
 		t.Run(f.dir, func(t *testing.T) {
-			address := serve(t, python(t, f.dir), filepath.Join(cmp.Or(f.script, f.dir), "script.py")) + f.card
+			program, script := runner(t, f.dir, cmp.Or(f.script, f.dir))
+			address := serve(t, program, script) + f.card
 			version := "1.0"
 			if strings.HasSuffix(f.binding, " 0.3") {
 				version = "0.3"
 			}
 			interoprig.Column{Client: f.name, Version: pinned(t, f.dir, f.name), Binding: f.binding}.
-				MemberLacking(t, address, version, f.lacks)
+				MemberAnswering(t, address, version, f.lacks, f.answer)
 		})
 	}
 }
@@ -138,9 +166,34 @@ func serve(t *testing.T, program, script string) string {
 	}
 }
 
+// runner returns the program that runs the script of a folder, with the packages of dir, and the script.
+func runner(t *testing.T, dir, folder string) (program, script string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
+		return node(t, dir), filepath.Join(folder, "script.mjs")
+	}
+	return python(t, dir), filepath.Join(folder, "script.py")
+}
+
+// node returns a Node.js, after it has installed the packages of a folder there.
+func node(t *testing.T, dir string) string {
+	t.Helper()
+	const hint = "install Node.js 20 or newer, with npm; see https://nodejs.org"
+	found, npm := interoprig.Tool(t, "node", hint), interoprig.Tool(t, "npm", hint)
+	ctx, cancel := context.WithTimeout(t.Context(), installTime)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, npm, "--prefix", dir, "ci", "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput(); err != nil { //nolint:gosec // an installer
+		t.Fatalf("installing %s: %v\n%s", dir, err, out)
+	}
+	return found
+}
+
 // pinned is the version of the framework, which may be one before a release.
 func pinned(t *testing.T, dir, name string) string {
 	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
+		return interoprig.Pinned(t, filepath.Join(dir, "package.json"), `"`+name+`"`)
+	}
 	b, err := os.ReadFile(filepath.Join(dir, "requirements.txt"))
 	if err != nil {
 		t.Fatal(err)
