@@ -23,15 +23,19 @@ import (
 // installTime bounds the installation of a framework.
 const installTime = 20 * time.Minute
 
-// frameworks are the folders of this module, with the package that each of them pins.
-var frameworks = []struct {
+// framework is a client, a server or both, with the package that its folder pins.
+type framework struct {
 	dir, name, binding string
-	script             string            // the folder with its script, if it is not dir
+	script             string            // the folder with its script or the name of its program, if it is not dir
+	bindings           bool              // the program is told its binding
 	card               string            // where below its address an agent's card is
 	lacks              map[string]string // by step, why its agent does not do it
 	answer             func(question []byte) string
 	noClient           string // why it has no client; empty if it has one
-}{
+}
+
+// frameworks are those that are played.
+var frameworks = []framework{
 	{dir: "adk1", name: "google-adk", binding: "JSONRPC 0.3", lacks: map[string]string{
 		"stream": "Its card has `\"streaming\":false`, and `message/stream` is answered -32603, `Streaming is not supported by the agent`.",
 		"cancel": "`tasks/cancel` is answered -32603, `Cancellation is not supported`.",
@@ -67,6 +71,10 @@ var frameworks = []struct {
 		"stream": "It sends the pieces as messages of statuses, `{\"kind\": \"status-update\", \"status\": {\"state\": \"TASK_STATE_WORKING\", \"message\": {\"parts\": [{\"kind\": \"text\", \"text\": \"far:\"}]}}}`, each with all text so far, and then the whole answer as an artifact.",
 	}},
 	{dir: "mastra", name: "@mastra/core", binding: "JSONRPC 0.3", card: "/api/.well-known/peer/agent-card.json", answer: func([]byte) string { return "Brest" }},
+	{dir: "rust", script: "lf", name: "a2a-client-lf", binding: "JSONRPC", bindings: true},
+	{dir: "rust", script: "lf", name: "a2a-client-lf", binding: "HTTP+JSON", bindings: true},
+	{dir: "rust", script: "protocol", name: "a2a-protocol-client", binding: "JSONRPC", bindings: true},
+	{dir: "rust", script: "protocol", name: "a2a-protocol-client", binding: "HTTP+JSON", bindings: true},
 	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC", lacks: map[string]string{
 		"question": "It begins a task for each message, also for one that names a task with `TASK_STATE_INPUT_REQUIRED`, which goes on waiting.",
 	}},
@@ -100,13 +108,13 @@ func TestClients(t *testing.T) {
 	}
 	s := interoprig.Serve(t, interoprig.BuildServer(t), file)
 	for _, f := range frameworks {
-		t.Run(f.dir, func(t *testing.T) {
+		t.Run(f.dir+" "+f.name+" "+f.binding, func(t *testing.T) {
 			c := interoprig.Column{Client: f.name, Version: pinned(t, f.dir, f.name), Binding: f.binding}
 			if f.noClient != "" {
 				t.Skip(f.noClient)
 			}
-			program, script := runner(t, f.dir, cmp.Or(f.script, f.dir))
-			c.Script(t, program, script, s.URL)
+			program, args := runner(t, f.dir, cmp.Or(f.script, f.dir))
+			c.Script(t, program, append(append(args, s.URL), f.args()...)...)
 		})
 	}
 }
@@ -114,9 +122,9 @@ func TestClients(t *testing.T) {
 // The frameworks' agents as members of a team.
 func TestMembers(t *testing.T) {
 	for _, f := range frameworks {
-		t.Run(f.dir, func(t *testing.T) {
-			program, script := runner(t, f.dir, cmp.Or(f.script, f.dir))
-			address := serve(t, program, script) + f.card
+		t.Run(f.dir+" "+f.name+" "+f.binding, func(t *testing.T) {
+			program, args := runner(t, f.dir, cmp.Or(f.script, f.dir))
+			address := serve(t, program, append(args, f.args()...)...) + f.card
 			version := "1.0"
 			if strings.HasSuffix(f.binding, " 0.3") {
 				version = "0.3"
@@ -128,10 +136,10 @@ func TestMembers(t *testing.T) {
 }
 
 // serve runs a script that serves an agent, until the test ends, and returns its address.
-func serve(t *testing.T, program, script string) string {
+func serve(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	c := exec.CommandContext(ctx, program, script) //nolint:gosec // the repository's own script
+	c := exec.CommandContext(ctx, program, args...) //nolint:gosec // the repository's own script
 	var said bytes.Buffer
 	c.Stderr = &said
 	in, err := c.StdinPipe()
@@ -166,13 +174,43 @@ func serve(t *testing.T, program, script string) string {
 	}
 }
 
-// runner returns the program that runs the script of a folder, with the packages of dir, and the script.
-func runner(t *testing.T, dir, folder string) (program, script string) {
-	t.Helper()
-	if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
-		return node(t, dir), filepath.Join(folder, "script.mjs")
+// args are the arguments of a program that speaks several bindings.
+func (f *framework) args() []string {
+	if !f.bindings {
+		return nil
 	}
-	return python(t, dir), filepath.Join(folder, "script.py")
+	binding, _, _ := strings.Cut(f.binding, " ")
+	return []string{binding}
+}
+
+// runner returns the program for a folder, with the packages of dir, and its first arguments.
+func runner(t *testing.T, dir, folder string) (program string, args []string) {
+	t.Helper()
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	switch {
+	case has("package.json"):
+		return node(t, dir), []string{filepath.Join(folder, "script.mjs")}
+	case has("Cargo.toml"):
+		return cargo(t, dir, folder), nil
+	}
+	return python(t, dir), []string{filepath.Join(folder, "script.py")}
+}
+
+// cargo builds a program of a folder, and returns it.
+func cargo(t *testing.T, dir, program string) string {
+	t.Helper()
+	found := interoprig.Tool(t, "cargo", "install Rust 1.94 or newer, with cargo; see https://www.rust-lang.org")
+	ctx, cancel := context.WithTimeout(t.Context(), installTime)
+	defer cancel()
+	into := interoprig.Repository(t, "bin", "night-clients", dir)
+	build := exec.CommandContext(ctx, found, "build", "--quiet", "--locked", "--manifest-path", filepath.Join(dir, "Cargo.toml"), "--target-dir", into) //nolint:gosec // the repository's own
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", dir, err, out)
+	}
+	return filepath.Join(into, "debug", program)
 }
 
 // node returns a Node.js, after it has installed the packages of a folder there.
@@ -191,8 +229,10 @@ func node(t *testing.T, dir string) string {
 // pinned is the version of the framework, which may be one before a release.
 func pinned(t *testing.T, dir, name string) string {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(dir, "package.json")); err == nil {
-		return interoprig.Pinned(t, filepath.Join(dir, "package.json"), `"`+name+`"`)
+	for file, as := range map[string]string{"package.json": `"` + name + `"`, "Cargo.toml": name} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			return interoprig.Pinned(t, filepath.Join(dir, file), as)
+		}
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "requirements.txt"))
 	if err != nil {
