@@ -32,6 +32,7 @@ type framework struct {
 	lacks              map[string]string // by step, why its agent does not do it
 	answer             func(question []byte) string
 	noClient           string // why it has no client; empty if it has one
+	noServer           string // why its server is not played; empty if it is
 }
 
 // frameworks are those that are played.
@@ -75,10 +76,15 @@ var frameworks = []framework{
 	{dir: "rust", script: "lf", name: "a2a-client-lf", binding: "HTTP+JSON", bindings: true},
 	{dir: "rust", script: "protocol", name: "a2a-protocol-client", binding: "JSONRPC", bindings: true},
 	{dir: "rust", script: "protocol", name: "a2a-protocol-client", binding: "HTTP+JSON", bindings: true},
+	{dir: "java03", name: "a2a-java-sdk-client", binding: "JSONRPC 0.3", bindings: true, noServer: quarkus},
+	{dir: "java03", name: "a2a-java-sdk-client", binding: "HTTP+JSON 0.3", bindings: true, noServer: quarkus},
 	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC", lacks: map[string]string{
 		"question": "It begins a task for each message, also for one that names a task with `TASK_STATE_INPUT_REQUIRED`, which goes on waiting.",
 	}},
 }
+
+// quarkus is why the server of the Java SDK is not played.
+const quarkus = "The server of a2a-java 0.3 is an application of Quarkus, which is built and not only run."
 
 // interruptID is the id of a question of Strands.
 var interruptID = regexp.MustCompile(`"interruptId":\s*"([^"]*)"`)
@@ -123,6 +129,9 @@ func TestClients(t *testing.T) {
 func TestMembers(t *testing.T) {
 	for _, f := range frameworks {
 		t.Run(f.dir+" "+f.name+" "+f.binding, func(t *testing.T) {
+			if f.noServer != "" {
+				t.Skip(f.noServer)
+			}
 			program, args := runner(t, f.dir, cmp.Or(f.script, f.dir))
 			address := serve(t, program, append(args, f.args()...)...) + f.card
 			version := "1.0"
@@ -193,10 +202,27 @@ func runner(t *testing.T, dir, folder string) (program string, args []string) {
 	switch {
 	case has("package.json"):
 		return node(t, dir), []string{filepath.Join(folder, "script.mjs")}
+	case has("pom.xml"):
+		return java(t, dir)
 	case has("Cargo.toml"):
 		return cargo(t, dir, folder), nil
 	}
 	return python(t, dir), []string{filepath.Join(folder, "script.py")}
+}
+
+// java returns a Java with the arguments that run the script of a folder with its libraries.
+func java(t *testing.T, dir string) (program string, args []string) {
+	t.Helper()
+	const hint = "install a JDK 17 or newer, and Maven; see https://maven.apache.org"
+	found, maven := interoprig.Tool(t, "java", hint), interoprig.Tool(t, "mvn", hint)
+	ctx, cancel := context.WithTimeout(t.Context(), installTime)
+	defer cancel()
+	into := interoprig.Repository(t, "bin", "night-clients", dir)
+	install := exec.CommandContext(ctx, maven, "-q", "-B", "-f", filepath.Join(dir, "pom.xml"), "dependency:copy-dependencies", "-DoutputDirectory="+into) //nolint:gosec // an installer
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("installing %s: %v\n%s", dir, err, out)
+	}
+	return found, []string{"-cp", filepath.Join(into, "*"), filepath.Join(dir, "Script.java")}
 }
 
 // cargo builds a program of a folder, and returns it.
@@ -229,7 +255,7 @@ func node(t *testing.T, dir string) string {
 // pinned is the version of the framework, which may be one before a release.
 func pinned(t *testing.T, dir, name string) string {
 	t.Helper()
-	for file, as := range map[string]string{"package.json": `"` + name + `"`, "Cargo.toml": name} {
+	for file, as := range map[string]string{"package.json": `"` + name + `"`, "Cargo.toml": name, "pom.xml": name} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
 			return interoprig.Pinned(t, filepath.Join(dir, file), as)
 		}
