@@ -121,7 +121,7 @@ func TestR_002_29_History(t *testing.T) {
 				want = append(want, "assistant: re: "+text)
 			}
 		})
-		t.Run("R-002-29 S-58 of 25 messages the last 20", func(t *testing.T) {
+		t.Run("R-002-29 S-58 of 26 messages the last 20", func(t *testing.T) {
 			var want []string
 			for i := range 12 {
 				say(t, l.clients[0], "talker", "long", fmt.Sprint(i))
@@ -131,12 +131,12 @@ func TestR_002_29_History(t *testing.T) {
 			if failed.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_FAILED {
 				t.Fatal(failed)
 			}
-			want = append(want, "user: "+refuses) // it failed: what the user said is known
-			if n := l.position(t, "long"); n != 25 {
+			want = append(want, "user: "+refuses, "assistant: [This request was not completed: "+agent.Text(failed.GetStatus().GetMessage())+"]")
+			if n := l.position(t, "long"); n != 26 {
 				t.Fatalf("%d messages are stored", n)
 			}
 			say(t, l.clients[0], "talker", "long", "and now")
-			wantPrompt(t, llm, "m", append(want[5:], "user: and now")...)
+			wantPrompt(t, llm, "m", append(want[6:], "user: and now")...)
 		})
 		t.Run("R-002-4.3 a context that is new is empty", func(t *testing.T) {
 			say(t, l.clients[0], "talker", "first", "one")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -55,15 +56,18 @@ func valuesIn(text string) []any {
 	return embedded(afterThoughts(text))
 }
 
+// endOfThoughts matches the end of a block of thoughts that is a line of its own.
+var endOfThoughts = regexp.MustCompile(`(?m)^[ \t]*</think>[ \t\r]*$`)
+
 // afterThoughts returns what follows the block of thoughts at the beginning of a text. Some models
 // write only the end of the block, because its beginning is a part of their prompt.
 func afterThoughts(text string) string {
-	const begin, end = "<think>", "</think>"
-	if i := strings.LastIndex(text, end); i >= 0 {
-		return text[i+len(end):]
+	if inside, ok := strings.CutPrefix(strings.TrimSpace(text), "<think>"); ok {
+		_, after, _ := strings.Cut(inside, "</think>")
+		return after
 	}
-	if strings.HasPrefix(strings.TrimSpace(text), begin) {
-		return ""
+	if at := endOfThoughts.FindStringIndex(text); at != nil {
+		return text[at[1]:]
 	}
 	return text
 }

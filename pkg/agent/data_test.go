@@ -24,6 +24,7 @@ func TestData(t *testing.T) {
 		"Here you are:\n```json\n{\"score\": 9}\n```\nAnything else?": `{"score":9}`,
 		"<think>good, say {\"score\": 1}</think>\n{\"score\": 9}":     `{"score":9}`,
 		"so {\"score\": 1} it is\n</think>\n{\"score\": 9}":           `{"score":9}`,
+		`Verdict: {"score": 9, "hint": "write </think> there"}`:       `{"hint":"write </think> there","score":9}`,
 		"<think>a</think>```json\n[1]\n```":                           `[1]`,
 		`The verdict: {"score": 9}`:                                   `{"score":9}`,
 		`{"score": 9} is my verdict.`:                                 `{"score":9}`,

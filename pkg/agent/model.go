@@ -39,6 +39,10 @@ func ProviderOf(m Model) string {
 	return ""
 }
 
+// DetailRequestBytes is the key, in the details of a CONTEXT_TOO_LONG error of a run, of the size of the texts
+// of the request, in bytes.
+const DetailRequestBytes = "request_bytes"
+
 // ModelRequest is the input of one turn.
 type ModelRequest struct {
 	// Agent is the id of the agent that makes the request.

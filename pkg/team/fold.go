@@ -3,6 +3,7 @@ package team
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -358,6 +359,9 @@ func (st *StepState) extendDeadline(held time.Duration, now time.Time) {
 	}
 }
 
+// cutWarning is the warning of a run with an answer that was cut. A team passes it on from its members.
+const cutWarning = "a limit of output tokens cut the answer (on_truncated: ACCEPT)"
+
 // applyEnded folds the end of a step.
 func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	e := ev.GetEnded()
@@ -369,8 +373,13 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	if st.EndSeq == 0 {
 		st.EndSeq = -int64(f.Ended) // there is no journal
 	}
+	for _, text := range e.GetWarnings() {
+		if st.ByMember() && strings.HasSuffix(text, cutWarning) {
+			f.warnings = append(f.warnings, "member "+strconv.Quote(st.Step.GetMember())+": "+text)
+		}
+	}
 	if st.Turn.GetEnd() == teamv1.TurnEnd_TURN_END_TRUNCATED {
-		f.warnings = append(f.warnings, "a limit of output tokens cut the answer (on_truncated: ACCEPT)")
+		f.warnings = append(f.warnings, cutWarning)
 	}
 	st.Err = agent.FromProto(e.GetError())
 	if ref := e.GetReplyRef(); ref != 0 {

@@ -20,11 +20,12 @@ import (
 const (
 	maxDelegated = 100
 	maxTask      = 200
+	maxFailure   = 300 // bytes of the error of a run that failed
 )
 
 // exchange returns what the run adds to its conversation if it ends with e. A run that succeeds
-// adds what each remembering agent was asked and what it answered. A run that fails adds only the
-// messages of the user, and one that was rejected or canceled adds nothing.
+// adds what each remembering agent was asked and what it answered. A run that fails adds the messages of the
+// user, why it failed, and the tool calls that it made. One that was rejected or canceled adds nothing.
 func (d *drive) exchange(e *teamv1.Ended) a2a.Exchange {
 	v := journal.New(d.claim.Root, journal.Whole)
 	v.Apply(&teamv1.Event{Agent: d.accepted.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: d.accepted}})
@@ -35,7 +36,9 @@ func (d *drive) exchange(e *teamv1.Ended) a2a.Exchange {
 	switch {
 	case blocked(v.Top), e.GetOutcome() == teamv1.Outcome_OUTCOME_REJECTED, e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED:
 	case e.GetError() != nil:
-		ex.By = []a2a.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, nil, 0)}}
+		failed := agent.NewMessage("[This request was not completed: " + agent.Excerpt(e.GetError().GetReason()+": "+e.GetError().GetMessage(), maxFailure) + "]")
+		failed.MessageId = (&agent.Run{Root: v.Root}).ID(v.Top.Scope, "failed", 1)
+		ex.By = []a2a.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, failed, d.remembersTools)}}
 	default:
 		answer := e.GetReply()
 		if ref := e.GetReplyRef(); ref > 0 {

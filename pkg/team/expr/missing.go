@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,7 +29,8 @@ const maxAnswer = 200
 func (e *MissingData) Error() string {
 	what := "has no such data"
 	if e.Found != nil {
-		what = fmt.Sprintf("has %s there, of a type that the condition cannot use", agent.Quote(fmt.Sprintf("%#v", e.Found)))
+		found, _ := json.Marshal(e.Found) // cannot fail for what was decoded
+		what = fmt.Sprintf("has %s there, of a type that the condition cannot use", agent.Quote(string(found)))
 	}
 	answer := []rune(e.Text)
 	if len(answer) > maxAnswer {

@@ -1,7 +1,10 @@
 package leader
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -13,8 +16,11 @@ import (
 const (
 	leastResult = 4 << 10   // the least bound of a tool's result, however small the context of the model is
 	mostResult  = 256 << 10 // the largest bound of a tool's result
-	shortResult = 1 << 10   // what remains of an older result when a prompt is too long
 )
+
+// shortResults are the sizes to which older results are shortened if a prompt is too long, in bytes: first all
+// to the first one, then all to the second.
+var shortResults = []int{1 << 10, 128}
 
 // Estimates for prompts, which need not be exact: a provider that refuses a prompt is asked again with a
 // shorter one.
@@ -22,9 +28,6 @@ const (
 	bytesPerToken = 3    // of a prompt; texts in English have 4, others and code less
 	outputTokens  = 4096 // what is left for the answer, at most a quarter of the context
 )
-
-// pastCalls stands for the name of a message about the tool calls of earlier runs, which cannot be read on.
-const pastCalls = "past calls"
 
 // shorterTurn is the name of the turn that repeats a request that was too long for the model, with the
 // older results shortened.
@@ -52,76 +55,85 @@ func (w *promptWriter) shownResult(st *team.StepState) string {
 	return prompt.CutTo(text, bound, st.Step.GetId())
 }
 
-// fit shortens the results of tools and members, the oldest first, until the request fits into the context
-// of the model, and so that each request after one that was too long for it is shorter.
+// result is a message of a prompt that can be shortened.
+type result struct {
+	text string // the whole text
+	note string // what follows the rest of it
+}
+
+// fit shortens results, the oldest first, until the request fits into the context of the model, and is shorter
+// than each request of the run that was too long for it.
 func (w *promptWriter) fit() {
-	size := sizeOf(w.request)
+	size := prompt.Size(w.request)
 	room := size
 	if window := w.state.Window; window > 0 {
 		room = int((window - min(window/4, outputTokens)) * bytesPerToken)
 	}
-	room = min(room, size>>tooLong(w.state.Steps))
-	for i := range w.request.Messages {
-		m, name := &w.request.Messages[i], w.results[i]
-		if size <= room {
-			return
+	for _, st := range w.state.Steps {
+		if bytes := refusedSize(st); bytes > 0 {
+			room = min(room, bytes*2/3)
 		}
-		if name == "" || len(m.Text) <= 2*shortResult {
-			continue
+	}
+	for _, keep := range shortResults {
+		for i := range w.request.Messages {
+			r, ok := w.results[i]
+			m := &w.request.Messages[i]
+			if size <= room {
+				return
+			}
+			if short := agent.Excerpt(r.text, keep) + r.note; ok && len(short) < len(m.Text) {
+				size += len(short) - len(m.Text)
+				m.Text, m.Parts = short, prompt.WithFiles(short, m.Parts)
+				w.reads = w.reads || strings.Contains(r.note, prompt.ReadTool)
+			}
 		}
-		size -= len(m.Text)
-		if name == pastCalls {
-			m.Text = agent.Excerpt(m.Text, shortResult) + "\n[cut, because the conversation is too long]"
-		} else {
-			m.Text = prompt.CutTo(m.Text, shortResult, name)
-			m.Parts = prompt.WithFiles(m.Text, m.Parts)
-			w.reads = true
-		}
-		size += len(m.Text)
 	}
 }
 
-// hasCuttable reports whether the run has results that a prompt may have cut.
-func hasCuttable(s *team.State) bool {
-	return slices.ContainsFunc(s.Steps, func(st *team.StepState) bool {
-		return len(st.Tool.GetText()) > 2*shortResult || st.ByMember() && len(prompt.Text(st.Message)) > 2*shortResult
-	}) || hasLong(s)
+// resultOf returns how the answer to a call can be shortened.
+func (w *promptWriter) resultOf(st *team.StepState, answer string) result {
+	switch {
+	case st.Step.GetName() == prompt.ReadTool && st.Tool != nil:
+		return result{answer, "\n\n[shortened to make room: read it again if you need it]"}
+	case st.Tool != nil, st.ByMember() && st.Message != nil:
+		return result{answer, fmt.Sprintf("\n\n[shortened to make room. The whole is result %q: read it with %s from offset 0]", st.Step.GetId(), prompt.ReadTool)}
+	}
+	return result{answer, "\n\n[shortened to make room]"}
 }
 
-// sizeOf returns the size of the texts of a request, in bytes.
-func sizeOf(req *agent.ModelRequest) int {
-	n := len(req.Instructions)
-	for _, m := range req.Messages {
-		n += len(m.Text) + len(m.State)
-		for _, c := range m.ToolCalls {
-			n += len(c.GetName()) + len(c.GetArguments())
-		}
+// refusedSize returns the size of a request that was too long for the model; 0 for all other steps.
+func refusedSize(st *team.StepState) int {
+	if st.Step.GetKind() != teamv1.Step_KIND_MODEL || st.Err == nil || st.Err.Reason != agent.ReasonContextTooLong {
+		return 0
 	}
-	for _, t := range req.Tools {
-		n += len(t.Name) + len(t.Description) + len(t.Parameters)
-	}
-	return n
-}
-
-// tooLong returns how many requests of the run were too long for the model.
-func tooLong(steps []*team.StepState) (n int) {
-	for _, st := range steps {
-		if st.Step.GetKind() == teamv1.Step_KIND_MODEL && st.Err != nil && st.Err.Reason == agent.ReasonContextTooLong {
-			n++
-		}
+	n, err := strconv.Atoi(st.Err.Details[agent.DetailRequestBytes])
+	if err != nil {
+		return 0
 	}
 	return n
 }
 
-// shorter returns the decision to repeat a request that was too long for the model, if there are results
+// shorter returns the decision to repeat a request that was too long for the model, if there is something
 // that can be shortened; ok is false if not.
 func (l *leader) shorter(s *team.State, r *round) (d team.Decision, ok bool) {
-	if r.turn.Err == nil || r.turn.Err.Reason != agent.ReasonContextTooLong || tooLong(s.Steps) > maxShorter {
-		return d, false
+	refused, inRow := refusedSize(r.turn), 0
+	for _, st := range slices.Backward(s.Steps) {
+		if refusedSize(st) == 0 {
+			break
+		}
+		inRow++
 	}
-	if !hasCuttable(s) {
+	if refused == 0 || inRow > maxShorter || prompt.Size(l.Prompt(s, r.turn.Step)) >= refused {
 		return d, false
 	}
 	d, err := l.turn(s, r, shorterTurn, "the request was too long for the model: older results are shortened")
 	return d, err == nil && len(d.Steps) > 0
+}
+
+// hasCuttable reports whether the run has results that a prompt may have cut.
+func hasCuttable(s *team.State) bool {
+	least := 2 * shortResults[len(shortResults)-1]
+	return slices.ContainsFunc(s.Steps, func(st *team.StepState) bool {
+		return len(st.Tool.GetText()) > least || st.ByMember() && len(prompt.Text(st.Message)) > least
+	}) || hasLong(s)
 }

@@ -87,6 +87,21 @@ func CutTo(text string, size int, name string) string {
 		shown, len(shown), len(text), name, ReadTool, len(shown))
 }
 
+// Size returns the size of the texts of a request, in bytes.
+func Size(req *agent.ModelRequest) int {
+	n := len(req.Instructions) + len(req.Schema)
+	for _, m := range req.Messages {
+		n += len(m.Text) + len(m.State)
+		for _, c := range m.ToolCalls {
+			n += len(c.GetName()) + len(c.GetArguments())
+		}
+	}
+	for _, t := range req.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Parameters)
+	}
+	return n
+}
+
 // Excerpt cuts a long result for a model that cannot read the rest.
 func Excerpt(text string) string {
 	if len(text) <= agent.MaxResult {

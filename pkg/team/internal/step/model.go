@@ -3,11 +3,14 @@ package step
 import (
 	"cmp"
 	"context"
+	"errors"
+	"strconv"
 	"strings"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // Bounds of the events of streamed text. The first piece is emitted at once, later text when it
@@ -29,7 +32,7 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 	for chunk, err := range w.Target.Model.Generate(ctx, &req) {
 		switch {
 		case err != nil:
-			return Result{Err: err}
+			return Result{Err: sized(err, &req)}
 		case chunk.Turn != nil:
 			if err := d.flush(); err != nil {
 				return Result{Err: ErrStopped}
@@ -52,6 +55,16 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 		return Result{Err: context.Cause(ctx)}
 	}
 	return Result{Err: agent.Errorf(agent.CodeInternal, agent.ReasonUnavailable, "the model of %q ended without an answer; try again, or give it another model", w.by.ID)}
+}
+
+// sized adds the size of a request that was too long for the model to its error, so that the next one can be
+// shorter.
+func sized(err error, req *agent.ModelRequest) error {
+	var e *agent.Error
+	if errors.As(err, &e) && e.Reason == agent.ReasonContextTooLong {
+		return e.With(agent.DetailRequestBytes, strconv.Itoa(prompt.Size(req)))
+	}
+	return err
 }
 
 // deltas collects streamed text into events.
