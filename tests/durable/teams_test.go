@@ -45,7 +45,7 @@ teams:
         - {id: publish, agent: beta, after: [law, cost, sense], task: "publish {{steps.law.text}} {{steps.cost.text}} {{steps.sense.text}}"}
   desk:
     description: Is directed.
-    members: [{agent: alpha}, {agent: beta}, {agent: gamma}]
+    members: [{agent: alpha, history_scope: LAST_RESULT}, {agent: beta, history_scope: LAST_RESULT}, {agent: gamma, history_scope: LAST_RESULT}]
     supervisor:
       rules: [{id: begin, when: "turn == 1", next: [alpha]}]
       router: {model: router}
