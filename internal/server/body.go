@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,14 +36,16 @@ func readAll(r io.Reader) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// readBody wraps the handler of a route: it checks that the path and the query name the
-// same tenant, and reads the body, whose media type, size and transfer rate it checks.
+// readBody wraps the handler of a route: it checks that the query has only known parameters and
+// names the same tenant as the path, and reads the body, whose media type, size and transfer
+// rate it checks.
 func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		if isProbe(r, offered(r)) {
 			return
 		}
-		if err := oneTenant(r.URL.Query(), params); err != nil {
+		query := r.URL.Query()
+		if err := cmp.Or(checkQuery(r, query), oneTenant(query, params)); err != nil {
 			s.fail(w, r, wire.Status(err))
 			return
 		}
@@ -92,7 +95,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if strings.EqualFold(encoding, "identity") {
 		encoding = ""
 	}
-	isYAML := media == typeYAML && takesYAML(r)
+	isYAML := yamlBody(r)
 	json := inboundOf(r.Context()).atAgent
 	if err != nil || media != wire.TypeJSON && (json || media != wire.TypeA2A && !isYAML) || encoding != "" {
 		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding), yaml: takesYAML(r), json: json}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -112,6 +113,12 @@ const typeYAML = "application/yaml"
 func takesYAML(r *http.Request) bool {
 	const teams = "/team/v1/teams"
 	return r.Method == http.MethodPost && r.URL.Path == teams || r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, teams+"/")
+}
+
+// yamlBody reports whether the body of a request is a YAML file that the request may have.
+func yamlBody(r *http.Request) bool {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && media == typeYAML && takesYAML(r)
 }
 
 // teamRequest returns the JSON of a request whose body is a YAML file and whose other

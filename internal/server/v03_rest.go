@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -142,7 +143,10 @@ func (s *Server) sendV03(r *http.Request, params map[string]string) ([]byte, err
 
 func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.GetTaskRequest{Tenant: params["tenant"], Id: params["id"]}
-	var err error
+	err := knownV03(r.URL.Query(), "historyLength")
+	if err != nil {
+		return nil, err
+	}
 	if req.HistoryLength, err = queryNumber(r.URL.Query(), "historyLength"); err != nil {
 		return nil, err
 	}
@@ -153,7 +157,10 @@ func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, erro
 func (s *Server) listV03(r *http.Request, params map[string]string) ([]byte, error) {
 	q := r.URL.Query()
 	req := &a2av1.ListTasksRequest{Tenant: params["tenant"], ContextId: queryText(q, "contextId"), PageToken: queryText(q, "pageToken")}
-	var err error
+	err := knownV03(q, "contextId", "status", "pageSize", "pageToken", "historyLength", "includeArtifacts", "lastUpdatedAfter")
+	if err != nil {
+		return nil, err
+	}
 	if req.PageSize, err = queryNumber(q, "pageSize"); err != nil {
 		return nil, err
 	}
@@ -224,6 +231,12 @@ func rendered[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, erro
 		}
 		return write(v)
 	}
+}
+
+// knownV03 returns an INVALID_REQUEST error if a query has other parameters than the known ones, which
+// are JSON names, and the tenant.
+func knownV03(q url.Values, known ...string) error {
+	return unknownParameters(q, known, func(name string) bool { return name == "tenant" || slices.Contains(known, camel(name)) })
 }
 
 // queryText returns a query parameter by its JSON name or its field name: pageSize or
