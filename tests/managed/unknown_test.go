@@ -21,7 +21,7 @@ func TestS_40_UnknownKeys(t *testing.T) {
 		duet  = `"team_name":"Duet","team_type":"research","workflow_config":{"type":"sequential"},"agent_roles":[{"role_name":"researcher","agent_config":{"model":"m"}},`
 	)
 	for _, c := range []struct{ name, method, path, body, says string }{
-		{"R-002-01 of a team", "POST", teams, `{"teamId":"a","config":{"nope":1,` + flow + `}}`, "config.nope is unknown; known here: access, api, board"},
+		{"R-002-01 of a team", "POST", teams, `{"teamId":"a","config":{"nope":1,` + flow + `}}`, "config.nope is unknown; known here: access, allowEmpty, api, board"},
 		{"R-002-01 null", "POST", teams, `{"teamId":"a","config":{"nope":null,` + flow + `}}`, "config.nope is unknown"},
 		{"R-002-01 within", "POST", teams, `{"teamId":"a","config":{` + strings.Replace(flow, `"agent":"parrot"}]}`, `"agnet":"parrot"}]}`, 1) + `}}`, `config.workflow.steps[0].agnet is unknown; did you mean "agent"?`},
 		{"R-002-01 two", "POST", teams, `{"teamId":"a","config":{"membres":[],"limits":{"maxStep":1},` + flow + `}}`, `config.limits.maxStep is unknown; did you mean "maxSteps"?; config.membres is unknown; did you mean "members"?`},
