@@ -71,7 +71,7 @@ func TestTokens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer c.Close() //nolint:errcheck // the calls have ended
+			defer c.Close()
 			k.discarded.Store(0)
 			say := (&caller{T: t, Client: c, ctx: t.Context()}).say("when?")
 			if resp, err := c.SendMessage(t.Context(), say); err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED || k.discarded.Load() != 1 {

@@ -460,7 +460,7 @@ func TestDownAtFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // always nil
+	defer s.Close()
 	if tools, err := s.Tools(t.Context()); err == nil || s.Answered() || !strings.Contains(err.Error(), `tool "web" could not be reached`) {
 		t.Errorf("%v, %v", tools, err)
 	}
@@ -479,7 +479,7 @@ func TestSlowAtFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // always nil
+	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := s.Tools(ctx); !errors.Is(err, context.DeadlineExceeded) {

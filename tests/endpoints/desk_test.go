@@ -215,7 +215,7 @@ func ask(t *testing.T, server, team, text string) *a2av1.Task {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close() //nolint:errcheck // nothing follows from it
+	defer res.Body.Close()
 	b, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func testCard(t *testing.T, s interoprig.Server) {
 		t.Errorf("the default card is not newsroom's:\n%s", diff)
 	}
 	want := []*a2a.AgentInterface{
-		{URL: s.URL + "/newsroom/rpc", ProtocolBinding: a2a.TransportProtocolJSONRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
+		{URL: s.URL + "/newsroom/rpc", ProtocolBinding: a2a.TransportProtocolJSONRPC, ProtocolVersion: a2a.Version},
 		{URL: s.URL + "/newsroom", ProtocolBinding: a2a.TransportProtocolHTTPJSON, ProtocolVersion: a2a.Version},
 		{URL: s.GRPC, ProtocolBinding: a2a.TransportProtocolGRPC, Tenant: "newsroom", ProtocolVersion: a2a.Version},
 	}
@@ -51,8 +51,8 @@ func testCard(t *testing.T, s interoprig.Server) {
 		t.Errorf("parameters of %s (- want, + got):\n%s", card.Capabilities.Extensions[0].URI, diff)
 	}
 	for _, team := range []string{"release", "company"} {
-		if other := resolve(s.URL + "/" + team); other.SupportedInterfaces[0].Tenant != team {
-			t.Errorf("the card of %s is for %q", team, other.SupportedInterfaces[0].Tenant)
+		if other := resolve(s.URL + "/" + team); other.SupportedInterfaces[0].URL != s.URL+"/"+team+"/rpc" {
+			t.Errorf("the card of %s is for %q", team, other.SupportedInterfaces[0].URL)
 		}
 	}
 }

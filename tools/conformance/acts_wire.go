@@ -157,11 +157,11 @@ func (s *sut) do(ctx context.Context, method, path string, header map[string]str
 			req.Header.Set(k, v)
 		}
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := (&http.Client{}).Do(req)
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
+	defer resp.Body.Close() //nolint:errcheck // the answer has been read
 	r := &result{status: resp.StatusCode}
 	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		r.events, err = readEvents(resp.Body)

@@ -12,6 +12,10 @@ const factory = new ClientFactory(
   ClientFactoryOptions.createFrom(ClientFactoryOptions.default, { preferredTransports: [transport] }),
 );
 
+// Over HTTP+JSON the client leaves append out of the updates that it reads, so pieces of a text replace each other; as
+// findings/a2a-js-sdk-append.sh shows of a later version.
+const losesAppend = transport === 'HTTP+JSON';
+
 const at = (agent) => factory.createFromUrl(`${server}/${agent}/.well-known/agent-card.json`, '');
 const say = (text, more = {}, configuration = undefined) => ({
   message: { kind: 'message', messageId: randomUUID(), role: 'user', parts: [{ kind: 'text', text }], ...more },
@@ -84,7 +88,7 @@ const steps = {
     for (const [agent, pieces] of [['relay', 1], ['echo', 4]]) {
       const events = await collect((await at(agent)).sendMessageStream(say('one two three four')));
       assert.equal(events[0].kind, 'task');
-      assert.equal(fold(events), 'one two three four');
+      if (!losesAppend) assert.equal(fold(events), 'one two three four');
       assert.ok(events.filter((e) => e.kind === 'artifact-update').length >= pieces, 'the answer is in fewer pieces');
       const updates = events.filter((e) => e.kind === 'status-update');
       assert.equal(events.at(-1), updates.at(-1));
@@ -199,5 +203,7 @@ for (const [step, play] of Object.entries(steps)) {
   } catch (e) {
     error = e.stack + (e.cause ? `\ncause: ${e.cause.stack}` : '');
   }
-  console.log(JSON.stringify({ step, error }));
+  const partly =
+    !error && step === 'stream' && losesAppend ? 'The client leaves `append` out of updates, so that pieces replace each other.' : undefined;
+  console.log(JSON.stringify({ step, error, partly }));
 }
