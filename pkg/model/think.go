@@ -97,3 +97,13 @@ func AfterThinking(text string) string {
 	}
 	return text
 }
+
+// WithoutThinking returns the answer in a whole text, without reasoning.
+func WithoutThinking(text string) string {
+	var t Thinking
+	said := t.Add(text) + t.End()
+	if !t.Found() {
+		said = AfterThinking(said)
+	}
+	return said
+}

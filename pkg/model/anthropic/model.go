@@ -77,14 +77,21 @@ func (m *Model) Files() agent.Files { return m.config.Files(provider, "*/*") }
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
 		a := &answer{}
+		var thinking model.Thinking // of models behind gateways
 		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
-			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
+			return m.receive(ctx, c, req, a, func(text string) bool {
+				text = thinking.Add(text)
+				return text == "" || yield(agent.ModelChunk{Text: text}, nil)
+			})
 		})
 		switch {
 		case errors.Is(err, model.ErrStopped):
 		case err != nil:
 			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used))
 		default:
+			if rest := thinking.End(); rest != "" && !yield(agent.ModelChunk{Text: rest}, nil) {
+				return
+			}
 			turn := m.turn(a)
 			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used, a.counted), MaxOutput: m.maxOutput(req)}, nil)
 		}
@@ -108,7 +115,7 @@ func (m *Model) turn(a *answer) *teamv1.Turn {
 			thinks = true
 		}
 	}
-	t.Text = text.String()
+	t.Text = model.WithoutThinking(text.String())
 	if thinks {
 		t.State = model.PackState(provider, m.config.Name, blocks)
 	}

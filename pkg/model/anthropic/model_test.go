@@ -220,3 +220,12 @@ func TestOneAttempt(t *testing.T) {
 		t.Errorf("%d requests, want 2", n)
 	}
 }
+
+// TestThinkingInText: reasoning that a model behind a gateway writes into its text is not part of the answer.
+func TestThinkingInText(t *testing.T) {
+	_, m := serve(t, fakellm.Turn{Text: "<think>so </think>\n\nHigh tide.", Chunks: 7})
+	a := modeltest.Tides(t, m)
+	if a.Err != nil || a.Turn.GetText() != "High tide." || strings.Join(a.Pieces, "") != "High tide." {
+		t.Errorf("the turn is %q, in pieces %q, %v", a.Turn.GetText(), a.Pieces, a.Err)
+	}
+}

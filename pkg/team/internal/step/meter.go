@@ -43,7 +43,7 @@ func (m *meter) bound(model agent.Model, req *agent.ModelRequest) int64 {
 		more := req.Messages[len(m.last.Messages):]
 		return filesIn(&files, more, m.tokens+messages(more))
 	}
-	n := perRequest + int64(len(req.Instructions)+len(req.Force)) + messages(req.Messages)
+	n := perRequest + int64(len(req.Instructions)+len(req.Force)+len(req.Schema)) + messages(req.Messages)
 	if len(req.Tools) > 0 {
 		n += withTools
 	}
