@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -22,6 +23,9 @@ const pollInterval = 5 * time.Second
 // Config configures Accounts. Ledger is required.
 type Config struct {
 	Ledger Ledger
+	// Costs are what the tasks of all accounts have spent, also of those without limits; nil means that a
+	// new limit counts only what is spent from then on.
+	Costs cost.Store
 	// File are the limits in the configuration file, by account. They take precedence over those
 	// that are set by the API.
 	File map[string]*teamv1.AccountLimits
@@ -57,6 +61,7 @@ type Accounts struct {
 	marked []string // owners and accounts of the next report; guarded by marks
 
 	mu     sync.Mutex
+	begun  map[string]bool   // accounts with limits whose ledger has what they have spent; guarded by mu
 	read   bool              // stored has been read; guarded by mu
 	stored map[string]Stored // limits that were set by the API; guarded by mu
 	lines  map[string]*line  // by account; guarded by mu
@@ -92,7 +97,7 @@ func New(c Config) *Accounts {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	a := &Accounts{c: c, wake: make(chan struct{}, 1), lines: map[string]*line{}, uses: map[string]*use{}}
+	a := &Accounts{c: c, wake: make(chan struct{}, 1), begun: map[string]bool{}, lines: map[string]*line{}, uses: map[string]*use{}}
 	a.settings.Store(c.settings())
 	return a
 }
@@ -146,9 +151,52 @@ func (a *Accounts) refresh(ctx context.Context) error {
 	return nil
 }
 
-// limits returns the limits on what the tasks of an account spend, and false if it has none. The store
-// is read only if it has not been read since the start; the error is then the store's.
+// limits returns the limits on what the tasks of an account spend, and false if it has none. If it has
+// got them since the last call, its ledger has what it has spent on this day when limits returns. The
+// store is used only for that, and if it has not been read since the start; the error is then the store's.
 func (a *Accounts) limits(ctx context.Context, account string) (Limits, bool, error) {
+	l, ok, err := a.current(ctx, account)
+	if err == nil {
+		err = a.begin(ctx, account, l, ok)
+	}
+	return l, ok, err
+}
+
+// begin raises the ledger of an account that has got limits to what the account has spent on this day.
+// After a start this is repeated for all accounts, and changes nothing for those that had limits before.
+func (a *Accounts) begin(ctx context.Context, account string, l Limits, limited bool) error {
+	a.mu.Lock()
+	begun := a.begun[account]
+	if !limited {
+		delete(a.begun, account)
+	}
+	a.mu.Unlock()
+	if !limited || begun {
+		return nil
+	}
+	now := a.c.Clock()
+	if a.c.Costs != nil {
+		sums, err := a.c.Costs.Costs(ctx, cost.Query{From: l.firstHour(now), Until: cost.HourOf(now) + 1, Account: &account})
+		if err != nil {
+			return err
+		}
+		var spent cost.Amounts
+		for _, s := range sums {
+			spent.Add(s.Amounts)
+		}
+		if err := a.c.Ledger.RaiseUse(ctx, account, l.Day(now), agent.CostOf(spent.Spent())); err != nil {
+			return err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.begun[account] = true
+	return nil
+}
+
+// current returns the limits on what the tasks of an account spend, and false if it has none. The store
+// is read only if it has not been read since the start; the error is then the store's.
+func (a *Accounts) current(ctx context.Context, account string) (Limits, bool, error) {
 	if l, ok := a.settings.Load().file[account]; ok {
 		return LimitsOf(l), LimitsSpending(l), nil
 	}

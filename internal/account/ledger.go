@@ -1,6 +1,7 @@
 // Package account limits what the runs of an account spend and have in flight together. Limits come
 // from the configuration file or from the management API. What is held and spent is in a ledger in
-// the store, which all replicas share; an account without limits has no ledger.
+// the store, which all replicas share; an account without limits has no ledger. When it gets limits, its
+// ledger begins with what the account has spent on that day.
 package account
 
 import (
@@ -26,6 +27,9 @@ type Ledger interface {
 	BookUse(ctx context.Context, r Run, b Booking) (Booked, error)
 	// Use returns what an account has spent and holds for a day, and what it has in flight.
 	Use(ctx context.Context, account, day string) (Use, error)
+	// RaiseUse raises what an account has spent on a day, so that it has spent and holds at least c
+	// together. It does nothing if that is so.
+	RaiseUse(ctx context.Context, account, day string, c agent.Cost) error
 	// CountRequests counts requests of accounts and principals, and returns what is left of each. If it returns an
 	// error, the requests may have been counted. It is called often, but not for each request.
 	CountRequests(ctx context.Context, list []Requests) (left []float64, err error)
@@ -58,6 +62,12 @@ type Row struct {
 type Use struct {
 	Held, Spent agent.Cost // for the day
 	InFlight    agent.Cost // held for all days
+}
+
+// Raise returns u with so much spent that spent and held are at least c together.
+func (u Use) Raise(c agent.Cost) Use {
+	u.Spent = u.Spent.Max(agent.Cost{Tokens: c.Tokens - u.Held.Tokens, Micros: c.Micros - u.Held.Micros})
+	return u
 }
 
 // Booking is a change of the rows of a run.

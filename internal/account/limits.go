@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -165,6 +166,12 @@ func (l Limits) Day(t time.Time) string { return t.In(l.Zone).Format(time.DateOn
 func (l Limits) Reset(t time.Time) time.Time {
 	y, m, d := t.In(l.Zone).Date()
 	return time.Date(y, m, d+1, 0, 0, 0, 0, l.Zone)
+}
+
+// firstHour returns the first whole hour of the day of a time, as costs are kept.
+func (l Limits) firstHour(t time.Time) int64 {
+	y, m, d := t.In(l.Zone).Date()
+	return cost.HourOf(time.Date(y, m, d, 0, 0, 0, 0, l.Zone).Add(time.Hour - 1))
 }
 
 // Keys in the Details of an error that reports a limit of an account, besides those of a budget.

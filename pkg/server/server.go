@@ -374,7 +374,8 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	var e *engine.Engine
 	limits := c.accountSettings()
-	limits.Ledger, limits.Counts, limits.Shared, limits.Clock, limits.Log = c.Store, c.Store, c.Store.Lease() > 0, c.Store.Now, c.Log.Named("accounts")
+	limits.Ledger, limits.Costs, limits.Counts = c.Store, c.Store, c.Store
+	limits.Shared, limits.Clock, limits.Log = c.Store.Lease() > 0, c.Store.Now, c.Log.Named("accounts")
 	limits.Changed = func() { e.Wake("") }
 	accounts := account.New(limits)
 	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})

@@ -248,7 +248,7 @@ func TestLayersOfARun(t *testing.T) {
 		"internal/journal":      {"pkg/agent"},
 		"internal/project":      {"pkg/agent", "internal/journal", "internal/taskstate"},
 		"internal/engine":       {"pkg/agent", "pkg/a2a"},
-		"internal/account":      {"pkg/agent", "pkg/a2a", "internal/audit"},
+		"internal/account":      {"pkg/agent", "pkg/a2a", "internal/audit", "internal/cost"},
 		"internal/engine/drive": {"pkg/agent", "pkg/a2a", "internal/account", "internal/journal", "internal/newer", "internal/taskstate"},
 	} {
 		for _, f := range production(t, dir) {

@@ -134,6 +134,59 @@ func TestC_07_AccountService(t *testing.T) {
 	})
 }
 
+// TestC_07_LimitsInTheCourseOfADay: limits count what the account has spent on the day before they were
+// set, also if it has had others, and limits in the file do so after a start.
+func TestC_07_LimitsInTheCourseOfADay(t *testing.T) {
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		llm := fakellm.New(t)
+		llm.Answer("m", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "well written"} })
+		h := open(t, at, base, llm)
+		run := func() {
+			t.Helper()
+			if state := ask(t, h.As("acme", "bob"), "writer"); state != "TASK_STATE_COMPLETED" {
+				t.Errorf("the run is %s", state)
+			}
+		}
+		refused := func() {
+			t.Helper()
+			_, err := rig.NewREST(h.As("acme", "bob")).Send(t.Context(), rig.Text("writer", "beyond", "go"))
+			if f := rig.Fault(err); f == nil || f.Reason != "ACCOUNT_LIMIT_REACHED" {
+				t.Errorf("a message beyond the limit: %v", err)
+			}
+		}
+		set := func(l *teamv1.AccountLimits) {
+			t.Helper()
+			resp, err := accountsOf(t, h.Target)["grpc"].SetAccountLimits(t.Context(), &teamv1.SetAccountLimitsRequest{Account: "acme", Limits: l})
+			if err != nil {
+				t.Fatal(err)
+			}
+			billed := int64(0)
+			for _, r := range llm.Requests() {
+				billed += r.Billed.PromptTokens + r.Billed.CompletionTokens
+			}
+			if got := resp.GetAccount().GetSpent().GetTokens(); l != nil && got != billed {
+				t.Errorf("%d tokens count as spent, and %d were billed", got, billed)
+			}
+		}
+		run()
+		if at.Durable {
+			h.stop()
+			h = open(t, at, strings.Replace(base, "  auth:", "  accounts: {acme: {max_tokens_per_day: 1}}\n  auth:", 1), llm)
+			refused()
+			h.stop()
+			h = open(t, at, base, llm)
+			run()
+		}
+		set(perDay(5000))
+		run()
+		set(nil)
+		run()
+		set(perDay(6000))
+		set(perDay(1))
+		refused()
+	})
+}
+
 // ask sends a message to an agent and returns the state of the task.
 func ask(t *testing.T, at rig.Target, agent string) string {
 	t.Helper()

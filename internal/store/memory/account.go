@@ -35,7 +35,7 @@ func (c *accounts) admit(r account.Run) error {
 		return fmt.Errorf("epoch %d of %s: %w", r.Epoch, r.Root, agent.ErrFenced)
 	}
 	if c.rows == nil {
-		c.rows, c.epochs, c.sums = map[string][]account.Row{}, map[string]int64{}, map[string]*account.Sums{}
+		c.rows, c.epochs = map[string][]account.Row{}, map[string]int64{}
 	}
 	c.epochs[r.Root] = r.Epoch
 	return nil
@@ -63,14 +63,30 @@ func (s *Store) BookUse(_ context.Context, r account.Run, b account.Booking) (ac
 	if err := c.admit(r); err != nil {
 		return account.Booked{}, err
 	}
-	sums := c.sums[r.Account]
-	if sums == nil {
-		sums = &account.Sums{Days: map[string]account.Use{}}
-		c.sums[r.Account] = sums
-	}
-	booked := b.Apply(c.rows[r.Root], sums)
+	booked := b.Apply(c.rows[r.Root], c.sumsOf(r.Account))
 	c.rows[r.Root] = slices.Clone(booked.Rows)
 	return booked, nil
+}
+
+// sumsOf returns the sums of an account, to be changed. The caller must hold mu.
+func (c *accounts) sumsOf(name string) *account.Sums {
+	if c.sums == nil {
+		c.sums = map[string]*account.Sums{}
+	}
+	if c.sums[name] == nil {
+		c.sums[name] = &account.Sums{Days: map[string]account.Use{}}
+	}
+	return c.sums[name]
+}
+
+// RaiseUse implements account.Ledger.
+func (s *Store) RaiseUse(_ context.Context, name, day string, spent agent.Cost) error {
+	c := &s.accounts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sums := c.sumsOf(name)
+	sums.Days[day] = sums.Days[day].Raise(spent)
+	return nil
 }
 
 // Use implements account.Ledger.

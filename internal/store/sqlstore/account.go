@@ -177,6 +177,20 @@ func (s *Store) Use(ctx context.Context, name, day string) (account.Use, error) 
 	return u, err
 }
 
+// RaiseUse implements account.Ledger.
+func (s *Store) RaiseUse(ctx context.Context, name, day string, spent agent.Cost) error {
+	return s.unrecorded(s.db.do(ctx, func(ctx context.Context, q querier) error {
+		if _, err := s.lockAccount(ctx, q, name); err != nil {
+			return err
+		}
+		u, err := dayOf(ctx, q, name, day)
+		if err != nil || u.Raise(spent) == u {
+			return err
+		}
+		return putDay(ctx, q, name, day, u.Raise(spent))
+	}))
+}
+
 // endUse releases what runs still hold that have ended without having settled it, and books it as
 // spent, because it may have been. The engine ends runs like that if their journals cannot be driven.
 func (s *Store) endUse(ctx context.Context) error {

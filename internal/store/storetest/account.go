@@ -86,6 +86,30 @@ func ledgers(t *testing.T, open Open) {
 	fresh := func(t *testing.T) ledger { return ledger{t, open(t, NewClock().Now)} }
 	reservations(t, fresh)
 	owners(t, fresh)
+	t.Run("C-07 what was spent before there were limits counts once", func(t *testing.T) {
+		l := fresh(t)
+		raise := func(day string, n int64) {
+			if err := l.RaiseUse(t.Context(), "acme", day, amount(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		raise(monday, 30)
+		raise(monday, 20)
+		l.wants("acme", monday, 30, 0, 0)
+		l.wants("acme", tuesday, 0, 0, 0)
+		l.wants("other", monday, 0, 0, 0)
+		l.open(one, monday)
+		if res := l.book(one, account.Booking{Reserve: exactly(monday, 71, capped(100, 0))}); res.OK {
+			t.Errorf("more than the limit: %+v", res)
+		}
+		l.book(one, account.Booking{Reserve: exactly(monday, 70, capped(100, 0))})
+		raise(monday, 100)
+		l.wants("acme", monday, 30, 70, 70)
+		raise(monday, 105)
+		l.wants("acme", monday, 35, 70, 70)
+		l.book(one, account.Booking{Rows: []account.Row{{Day: monday, Spent: amount(60)}}})
+		l.wants("acme", monday, 95, 0, 0)
+	})
 	t.Run("C-07 any number of runs that race for a cap stay within it", func(t *testing.T) {
 		l := fresh(t)
 		raceForCap(t, []store.Store{l.Store}, 40)
