@@ -43,7 +43,7 @@ func TestR_000_31_WordsOfModels(t *testing.T) {
 			if err := m.Register(id, a); err != nil {
 				t.Fatal(err)
 			}
-			members = append(members, team.Member{Agent: id})
+			members = append(members, team.Member{Agent: id, History: team.HistoryLastResult})
 		}
 		scheduler, err := supervisor.New(supervisor.Config{Members: members, Rules: []supervisor.Rule{
 			{ID: "first", When: "turn == 1", Next: []string{"researcher"}},

@@ -112,8 +112,8 @@ func (d document) field(e *entry, f config.Fault) string {
 		return place(f)
 	}
 	at := e.outline.Path(f.Line, f.Col)
-	// The message of a fault of an id begins with the id, or with "…" if the id is not valid.
-	if len(at) == 2 && (strings.HasPrefix(f.Message, fmt.Sprintf("\"%v\" ", at[1])) || strings.HasPrefix(f.Message, `"…" cannot be the id `)) {
+	// The message of a fault of an id begins with the id in quotes.
+	if len(at) == 2 && strings.HasPrefix(f.Message, strconv.Quote(fmt.Sprint(at[1]))+" ") {
 		return d.idField
 	}
 	if d.named != nil {

@@ -139,7 +139,7 @@ func TestC_17_What_failed_runs_leave(t *testing.T) {
 	t.Run("C-17 failed", func(t *testing.T) {
 		r := start(t, rememberer{failing("a", errors.New("no"))})
 		r.send(t, ann(t), inContext("c", message("a", "one")))
-		r.wantKept(t, "c", "a", "USER: one")
+		r.wantKept(t, "c", "a", "USER: one", "AGENT: [This request was not completed: INTERNAL: internal error]")
 	})
 	t.Run("C-17 canceled", func(t *testing.T) {
 		g := newGate("a")

@@ -135,7 +135,7 @@ func pictureOf(t *a2av1.Task) picture {
 		if a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" {
 			continue // a member's
 		}
-		artifacts = append(artifacts, agent.Text(&a2av1.Message{Parts: a.GetParts()}))
+		artifacts = append(artifacts, agent.Text(&a2av1.Message{Parts: project.JoinTexts(a.GetParts())}))
 	}
 	p.Artifact = strings.Join(artifacts, " | ")
 	for _, q := range a2a.RunOf(t.GetMetadata()).GetQuestions() {

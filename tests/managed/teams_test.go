@@ -221,7 +221,7 @@ func TestS_40_Refused(t *testing.T) {
 			{"C-10 a negative", create("teams:\n  t:\n    members: [{agent: writer}]\n    coordinator: {leader: {model: m, instructions: x}}\n    limits: {max_steps: -1}"), bad, config, []string{"yaml:5:25"}, "max_steps"},
 			{"C-11 65 members", create("teams:\n  t:\n    members: [" + strings.Repeat("{agent: writer, id: m}, ", 65) + "]\n    coordinator: {leader: {model: m, instructions: x}}"), bad, config, nil, "64"},
 			{"two faults", create("teams:\n  t: {members: [{agent: no}, {agent: none}], " + rules("writer") + "}"), bad, config, []string{"yaml:2:103", "yaml:2:25", "yaml:2:38"}, ""},
-			{"no YAML", create("teams: ["), bad, config, []string{"yaml:1:8"}, ""},
+			{"no YAML", create("teams: ["), bad, config, []string{"yaml:1:9"}, ""},
 			{"nothing", create(""), bad, config, []string{"yaml:1:1"}, ""},
 			{"two teams", create(team("a", "x") + "  b: {members: [{agent: parrot}], " + rules("parrot") + "}"), bad, config, []string{"yaml"}, "it defines 2 teams and 1 agents"},
 			{"no team", create("agents: {a: {scripted: {steps: [{echo: true}]}}}"), bad, config, []string{"yaml"}, ""},

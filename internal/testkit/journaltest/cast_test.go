@@ -196,7 +196,7 @@ func slow(id string, d time.Duration) agent.Agent {
 // team registers a team of registered members.
 func (c *cast) team(id string, s team.Scheduler, err error, members ...string) {
 	c.Helper()
-	c.teamOf(team.Config{ID: id, Scheduler: s}, err, members...)
+	c.teamOf(team.Config{ID: id, Scheduler: s, AllowEmpty: true}, err, members...)
 }
 
 func (c *cast) teamOf(cfg team.Config, err error, members ...string) {
