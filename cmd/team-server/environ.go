@@ -21,8 +21,8 @@ var fromEnvironment = []string{"server", "token", "ca", "client-cert", "client-k
 // variablePrefix is that of the variables that set flags.
 const variablePrefix = "TEAM_"
 
-// variable returns the name of the environment variable that sets a flag, TEAM_CLIENT_KEY for --client-key; "" if there
-// is none.
+// variable returns the name of the environment variable that sets a flag, TEAM_CLIENT_KEY for --client-key. It
+// returns "" for a flag that no variable sets.
 func variable(f *pflag.Flag) string {
 	if !slices.Contains(fromEnvironment, f.Name) {
 		return ""

@@ -138,7 +138,7 @@ type answers struct {
 	typed bool          // the last answer was typed
 }
 
-// next returns the next answer; false if there is none.
+// next returns the next answer. ok is false if no answer is left.
 func (a *answers) next() (text string, ok bool) {
 	if a.typed = false; len(a.given) > 0 {
 		text, a.given = a.given[0], a.given[1:]

@@ -236,8 +236,8 @@ func (s *scanner) keys(i, from int) {
 	}
 }
 
-// nextKey returns the next key of a line from a byte on, and where it ends; "" if there is none. A word without a colon
-// counts if it is the name of a secret.
+// nextKey returns the first key of a line at or after the byte from, and where the key ends. It returns "" if the rest of
+// the line has no key. A word without a colon counts if it is the name of a secret.
 func nextKey(line string, from int) (name string, end int) {
 	if at := keyIn.FindStringSubmatchIndex(line[from:]); at != nil {
 		name, end = line[from+at[2]:from+at[3]], from+at[1]

@@ -48,8 +48,8 @@ func canonical(arguments string) string {
 	return string(b)
 }
 
-// repeats returns, for each failed call of the run, in how many turns the same call has failed in the same
-// way up to then. Several calls of one turn count once, because the model has not seen their errors.
+// repeats returns, for each failed tool call of the run, the number of turns up to it in which the same call
+// has failed with the same error. Several calls of one turn count once, because the model has not seen their errors.
 func repeats(s *team.State) map[*team.StepState]int {
 	type seen struct{ turns, last int }
 	var counts map[failedCall]seen
