@@ -132,12 +132,17 @@ var effects = map[teamv1.ToolEffect_Value]agent.Effect{
 	teamv1.ToolEffect_SAFE: agent.EffectSafe, teamv1.ToolEffect_KEYED: agent.EffectKeyed, teamv1.ToolEffect_UNSAFE: agent.EffectUnsafe,
 }
 
+// results maps the values of the configuration to those of tools.
+var results = map[teamv1.McpResults_Value]mcp.Results{
+	teamv1.McpResults_TEXT: mcp.ResultsText, teamv1.McpResults_STRUCTURED: mcp.ResultsStructured, teamv1.McpResults_BOTH: mcp.ResultsBoth,
+}
+
 func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 	c := mcp.Config{
 		Name: name, Command: m.GetCommand(), Dir: b.Definition.Path("."), Env: map[string]secret.Secret{},
 		URL: m.GetUrl(), Bearer: b.Definition.Secret(m.GetBearer()), HTTPClient: b.Egress.HTTPClient(),
 		Headers: map[string]secret.Secret{}, Prefix: m.GetPrefix(), Version: m.GetProtocolVersion(),
-		Allow: m.GetAllow(), Effects: map[string]agent.Effect{}, Log: b.Log,
+		Allow: m.GetAllow(), Effects: map[string]agent.Effect{}, Log: b.Log, Results: results[m.GetResults()], Resources: m.Resources,
 		StartTimeout: m.GetTimeouts().GetStart().AsDuration(), CallTimeout: m.GetTimeouts().GetCall().AsDuration(),
 	}
 	for name, value := range m.GetEnv() {

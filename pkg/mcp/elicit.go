@@ -62,7 +62,7 @@ func (s *Server) options() *mcp.ClientOptions {
 // openCall is a call in progress whose server may ask questions.
 type openCall struct {
 	key    string
-	asks   chan *elicitation
+	asks   chan *elicitation // nil if the server may not ask
 	cancel context.CancelCauseFunc
 	asked  *elicitation  // the question whose answer is awaited; nil if there is none
 	used   map[int]bool  // indices of the recorded answers that the call has been given
@@ -95,7 +95,7 @@ func (s *Server) elicited(ctx context.Context, req *mcp.ElicitRequest) (*mcp.Eli
 		live = o.live
 	}
 	s.mu.Unlock()
-	if o == nil {
+	if o == nil || o.asks == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "questions are only answered during a call of a tool"}
 	}
 	e := &elicitation{params: req.Params, answer: make(chan elicitAnswer, 1)}

@@ -24,7 +24,7 @@ import (
 // versions are the options of a test server: that with the name old speaks only versions of MCP in
 // which servers ask while they work on a call.
 func versions(which string) *sdk.ServerOptions {
-	if which == "old" {
+	if strings.HasPrefix(which, "old") {
 		return &sdk.ServerOptions{SupportedProtocolVersions: []string{"2025-11-25", "2025-06-18"}}
 	}
 	return nil

@@ -89,6 +89,19 @@ func server(which string, end <-chan struct{}) *sdk.Server {
 	add("data", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{}, StructuredContent: map[string]any{"n": 1}}, nil
 	})
+	add("summary", nil, func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) { // the text is given
+		var in struct {
+			Text  string
+			Fails bool
+		}
+		if err := json.Unmarshal(r.Params.Arguments, &in); err != nil {
+			return nil, err
+		}
+		return &sdk.CallToolResult{
+			IsError: in.Fails, StructuredContent: map[string]any{"n": 1, "of": "<a> & b"},
+			Content: []sdk.Content{&sdk.TextContent{Text: in.Text}, &sdk.ResourceLink{URI: "test://a", Name: "a", MIMEType: "text/plain", Description: "More."}},
+		}, nil
+	})
 	add("noise", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		fmt.Printf("debug: %s\n{\"jsonrpc\":\"2.0\"}\nnull\n", os.Getenv("TOKEN"))
 		return say("fine")
@@ -134,6 +147,12 @@ func server(which string, end <-chan struct{}) *sdk.Server {
 		return say("grew")
 	})
 	addAsking(s, which, end)
+	if strings.Contains(which, "resources") {
+		addResources(s)
+	}
+	if which == "resources taken" {
+		add("web_read_resource", nil, nil)
+	}
 	if which == "odd" {
 		add("files.read", nil, nil)
 		add(strings.Repeat("x", 70), nil, nil)

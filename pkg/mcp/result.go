@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -21,14 +23,85 @@ const (
 	maxFiles = 8 << 20   // all files together
 )
 
-// result converts the result of a call. Images, audio and binary resources are its files, and its
-// text has a line for each. Files beyond maxFiles are left out, as the line then says.
+// Results says what models get of a result that has structured content.
+type Results int
+
+// The values of Results. Structured content always takes the place of a text that is blank, and an error that has a text
+// keeps it.
+const (
+	ResultsText       Results = iota // the text
+	ResultsStructured                // the structured content in place of the text
+	ResultsBoth                      // the text, and the structured content unless the text is the same JSON
+)
+
+// result converts the result of a call.
 func (s *Server) result(r *mcp.CallToolResult) *teamv1.ToolResult {
-	out := &teamv1.ToolResult{IsError: r.IsError}
+	out := s.converted(s.contents(r))
+	out.IsError = r.IsError
+	out.Text += s.askingHint(r, out.GetText())
+	return out
+}
+
+// contents returns what models get of a result, as Config.Results says.
+func (s *Server) contents(r *mcp.CallToolResult) []mcp.Content {
+	data := jsonOf(r.StructuredContent)
+	blank := !slices.ContainsFunc(r.Content, func(c mcp.Content) bool { return strings.TrimSpace(textOf(c)) != "" })
+	which := s.config.Results
+	if r.IsError {
+		which = ResultsText
+	}
+	switch {
+	case data == "", which == ResultsText && !blank:
+		return r.Content
+	case which == ResultsBoth && !blank:
+		if slices.ContainsFunc(r.Content, func(c mcp.Content) bool { return isSame(textOf(c), r.StructuredContent) }) {
+			return r.Content
+		}
+		return append(slices.Clip(r.Content), &mcp.TextContent{Text: data})
+	}
+	rest := slices.DeleteFunc(slices.Clone(r.Content), func(c mcp.Content) bool { _, is := c.(*mcp.TextContent); return is })
+	return append([]mcp.Content{&mcp.TextContent{Text: data}}, rest...)
+}
+
+// jsonOf returns structured content as JSON; "" if there is none.
+func jsonOf(v any) string {
+	if v == nil {
+		return ""
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // it comes from JSON
+	return strings.TrimSpace(b.String())
+}
+
+// isSame reports whether a text is the JSON of a value.
+func isSame(text string, v any) bool {
+	var said any
+	return json.Unmarshal([]byte(text), &said) == nil && reflect.DeepEqual(said, v)
+}
+
+// textOf returns the text of a piece of content; "" for other kinds.
+func textOf(c mcp.Content) string {
+	switch c := c.(type) {
+	case *mcp.TextContent:
+		return c.Text
+	case *mcp.EmbeddedResource:
+		if c.Resource != nil {
+			return c.Resource.Text
+		}
+	}
+	return ""
+}
+
+// converted returns the text and the files of contents. The text has a line for each image, audio and binary resource,
+// which are the files. Those beyond maxFiles are left out, as the line then says.
+func (s *Server) converted(contents []mcp.Content) *teamv1.ToolResult {
+	out := &teamv1.ToolResult{}
 	var texts []string
 	size := 0
-	for _, c := range r.Content {
-		text, f := content(c)
+	for _, c := range contents {
+		text, f := s.content(c)
 		switch {
 		case f == nil:
 		case size+len(f.GetRaw()) > maxFiles:
@@ -39,19 +112,14 @@ func (s *Server) result(r *mcp.CallToolResult) *teamv1.ToolResult {
 		}
 		texts = append(texts, text)
 	}
-	if len(texts) == 0 && r.StructuredContent != nil {
-		if b, err := json.Marshal(r.StructuredContent); err == nil {
-			texts = append(texts, string(b))
-		}
-	}
-	out.Text = cut(s.hide(strings.Join(texts, "\n")) + s.askingHint(r, texts))
+	out.Text = cut(s.hide(strings.Join(texts, "\n")))
 	return out
 }
 
 // askingHint says which key lets a server ask people, after a call that has failed because it could not; "" for others.
 // Servers report this in words of their own.
-func (s *Server) askingHint(r *mcp.CallToolResult, texts []string) string {
-	if !r.IsError || !strings.Contains(strings.ToLower(strings.Join(texts, " ")), "elicit") {
+func (s *Server) askingHint(r *mcp.CallToolResult, text string) string {
+	if !r.IsError || !strings.Contains(strings.ToLower(text), "elicit") {
 		return ""
 	}
 	hint := ""
@@ -75,7 +143,7 @@ func failed(format string, args ...any) *teamv1.ToolResult {
 }
 
 // content returns the text for a piece of content, and the file that it is; nil if it is none.
-func content(c mcp.Content) (text string, f *a2av1.Part) {
+func (s *Server) content(c mcp.Content) (text string, f *a2av1.Part) {
 	switch c := c.(type) {
 	case *mcp.TextContent:
 		return c.Text, nil
@@ -84,7 +152,7 @@ func content(c mcp.Content) (text string, f *a2av1.Part) {
 	case *mcp.AudioContent:
 		return fmt.Sprintf("[audio of type %s, %d bytes]", c.MIMEType, len(c.Data)), file(c.Data, c.MIMEType, "")
 	case *mcp.ResourceLink:
-		return fmt.Sprintf("[resource %s at %s]", c.Name, c.URI), nil
+		return s.link(c), nil
 	case *mcp.EmbeddedResource:
 		switch {
 		case c.Resource == nil:

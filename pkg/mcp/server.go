@@ -60,6 +60,11 @@ type Config struct {
 	// others. Without a declaration, the annotations of the tool apply: read-only tools are safe,
 	// idempotent tools are keyed, and all others are unsafe.
 	Effects map[string]agent.Effect
+	// Results says what models get of results that have structured content.
+	Results Results
+	// Resources says whether a server that has resources gets a tool of ours that reads them; nil means unless Allow
+	// is set.
+	Resources *bool
 	// StartTimeout is the time limit for starting a server, or connecting to it, and listing its tools; 0 means
 	// the constant StartTimeout.
 	StartTimeout time.Duration

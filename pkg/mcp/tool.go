@@ -25,19 +25,19 @@ const KeyMeta = "team-server/key"
 // list returns the tools that the server has and that are allowed. A program that has exited is
 // started again.
 func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
-	offers, again, err := s.fetch(ctx)
+	has, again, err := s.fetch(ctx)
 	if again {
-		offers, _, err = s.fetch(ctx)
+		has, _, err = s.fetch(ctx)
 	}
 	if err == nil && s.Known() == nil {
-		err = s.missing(offers)
+		err = s.missing(has.tools)
 	}
 	if err != nil {
 		return nil, err
 	}
 	tools := []agent.Tool{}
 	names := map[string]string{}
-	for _, t := range offers {
+	for _, t := range has.tools {
 		if s.config.Allow != nil && !slices.Contains(s.config.Allow, t.Name) {
 			continue
 		}
@@ -49,17 +49,29 @@ func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
 		names[spec.Name] = t.Name
 		tools = append(tools, &tool{server: s, name: t.Name, spec: spec})
 	}
+	if has.resources && s.offersResources() {
+		tools = append(tools, &reader{server: s, spec: s.readerSpec(names)})
+	}
 	return tools, nil
+}
+
+// offers is what a server has for agents.
+type offers struct {
+	tools     []*mcp.Tool
+	resources bool // whether it has resources
 }
 
 // fetch lists the tools of the server once. again reports that it failed because the connection had
 // ended.
-func (s *Server) fetch(ctx context.Context) (offers []*mcp.Tool, again bool, err error) {
+func (s *Server) fetch(ctx context.Context) (has offers, again bool, err error) {
 	x := &exchange{}
 	ctx = observed(ctx, x)
 	live, err := s.session(ctx)
 	if err != nil {
-		return nil, false, err
+		return has, false, err
+	}
+	if c := live.InitializeResult().Capabilities; c != nil {
+		has.resources = c.Resources != nil
 	}
 	params, seen := &mcp.ListToolsParams{}, map[string]bool{}
 	for {
@@ -69,18 +81,18 @@ func (s *Server) fetch(ctx context.Context) (offers []*mcp.Tool, again bool, err
 			if ended {
 				s.drop(live)
 			}
-			return nil, ended, s.unreachable(ctx, err, x.outcome())
+			return has, ended, s.unreachable(ctx, err, x.outcome())
 		}
-		offers = append(offers, page.Tools...)
+		has.tools = append(has.tools, page.Tools...)
 		switch next := page.NextCursor; {
-		case next == "" && len(offers) <= maxTools:
-			return offers, false, nil
+		case next == "" && len(has.tools) <= maxTools:
+			return has, false, nil
 		case seen[next]:
-			return nil, false, s.badList("does not end its list of tools: nextCursor is %q again after %d tools", next, len(offers))
-		case len(offers) > maxTools:
-			return nil, false, s.badList("has more than %d tools", maxTools)
+			return has, false, s.badList("does not end its list of tools: nextCursor is %q again after %d tools", next, len(has.tools))
+		case len(has.tools) > maxTools:
+			return has, false, s.badList("has more than %d tools", maxTools)
 		case len(seen) == maxTools:
-			return nil, false, s.badList("does not end its list of tools: it has nextCursor after %d pages with %d tools", maxTools, len(offers))
+			return has, false, s.badList("does not end its list of tools: it has nextCursor after %d pages with %d tools", maxTools, len(has.tools))
 		default:
 			seen[next] = true
 			params = &mcp.ListToolsParams{Cursor: next}
@@ -182,8 +194,7 @@ func (t *tool) Call(ctx context.Context, arguments json.RawMessage, key string) 
 	return t.server.result(r), nil
 }
 
-// params returns the parameters of a call. Their _meta has the trace context as well, which is the only place for it in
-// calls of a program.
+// params returns the parameters of a call.
 func (t *tool) params(ctx context.Context, arguments json.RawMessage, key string) (*mcp.CallToolParams, error) {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(arguments, &object) != nil || object == nil {
@@ -191,49 +202,65 @@ func (t *tool) params(ctx context.Context, arguments json.RawMessage, key string
 		e.Fresh = true
 		return nil, e
 	}
-	meta := mcp.Meta{KeyMeta: key}
-	if value := traceparent.Of(ctx); value != "" {
-		meta[traceparent.Key] = value
-	}
-	return &mcp.CallToolParams{Meta: meta, Name: t.name, Arguments: arguments}, nil
+	return &mcp.CallToolParams{Meta: meta(ctx, key), Name: t.name, Arguments: arguments}, nil
 }
 
-// call makes the call, again if the connection or the session had ended before it. The questions of the server are
-// those of o; nil if it may not ask any.
-func (t *tool) call(ctx context.Context, params *mcp.CallToolParams, o *openCall) (*mcp.CallToolResult, error) {
-	r, sent, err := t.callOnce(ctx, params, o)
-	if err != nil && !sent {
-		r, _, err = t.callOnce(ctx, params, o)
+// meta returns what goes along with a request. The trace context has no other place in requests to a program.
+func meta(ctx context.Context, key string) mcp.Meta {
+	m := mcp.Meta{KeyMeta: key}
+	if value := traceparent.Of(ctx); value != "" {
+		m[traceparent.Key] = value
 	}
+	return m
+}
+
+// call makes the call. The questions of the server are those of o; nil if it may not ask any.
+func (t *tool) call(ctx context.Context, params *mcp.CallToolParams, o *openCall) (r *mcp.CallToolResult, err error) {
+	err = t.server.send(ctx, t.spec.Name, o, func(ctx context.Context, live *mcp.ClientSession, token string) error {
+		sending := *params // the library adds to the parameters
+		sending.Meta = maps.Clone(sending.Meta)
+		sending.SetProgressToken(token)
+		r, err = live.CallTool(ctx, &sending)
+		return err
+	})
 	return r, err
 }
 
-// callOnce makes the call once. sent reports whether the server may have received it.
-func (t *tool) callOnce(ctx context.Context, params *mcp.CallToolParams, o *openCall) (r *mcp.CallToolResult, sent bool, err error) {
+// request sends one request, with a token for its progress.
+type request func(ctx context.Context, live *mcp.ClientSession, token string) error
+
+// send sends a request of a tool, again if the connection or the session had ended before it. The questions of the
+// server are those of o; nil if it may not ask any.
+func (s *Server) send(ctx context.Context, tool string, o *openCall, do request) error {
+	sent, err := s.sendOnce(ctx, tool, o, do)
+	if err != nil && !sent {
+		_, err = s.sendOnce(ctx, tool, o, do)
+	}
+	return err
+}
+
+// sendOnce sends the request once. sent reports whether the server may have received it.
+func (s *Server) sendOnce(ctx context.Context, tool string, o *openCall, do request) (sent bool, err error) {
 	connecting := &exchange{}
-	live, release, err := t.server.acquire(observed(ctx, connecting), o)
+	live, release, err := s.acquire(observed(ctx, connecting), o)
 	if err != nil {
-		return nil, true, t.server.unreachable(ctx, err, connecting.outcome())
+		return true, s.unreachable(ctx, err, connecting.outcome())
 	}
 	answered := false
 	defer func() { release(answered) }()
-	ctx, token, done := t.server.limited(ctx)
+	ctx, token, done := s.limited(ctx)
 	defer done()
-	x, sending := &exchange{}, *params // the library adds to the parameters
-	sending.Meta = maps.Clone(sending.Meta)
-	sending.SetProgressToken(token)
-	r, err = live.CallTool(observed(ctx, x), &sending)
+	x := &exchange{}
+	err = do(observed(ctx, x), live, token)
 	var refused *jsonrpc.Error
 	answered = err == nil || ctx.Err() == nil && x.outcome() == (outcome{}) && errors.As(err, &refused)
 	if err == nil {
-		return r, true, nil
+		return true, nil
 	}
 	seen := x.outcome()
-	if t.server.ended(ctx, err) || seen.unknownSession {
-		t.server.drop(live)
+	if s.ended(ctx, err) || seen.unknownSession {
+		s.drop(live)
 	}
-	if ctx.Err() == nil && !seen.resumed && (seen.unknownSession || seen == (outcome{}) && t.server.config.URL != "" && t.server.ended(ctx, err)) {
-		return nil, false, t.server.failure(ctx, t.spec.Name, err, seen)
-	}
-	return nil, true, t.server.failure(ctx, t.spec.Name, err, seen)
+	unsent := seen.unknownSession || seen == (outcome{}) && s.config.URL != "" && s.ended(ctx, err)
+	return ctx.Err() != nil || seen.resumed || !unsent, s.failure(ctx, tool, err, seen)
 }

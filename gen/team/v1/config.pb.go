@@ -29,6 +29,63 @@ const (
 )
 
 // Value is the word in the file.
+type McpResults_Value int32
+
+const (
+	// Not set: TEXT.
+	McpResults_DEFAULT_RESULTS McpResults_Value = 0
+	// The text.
+	McpResults_TEXT McpResults_Value = 1
+	// The structured content in place of the text.
+	McpResults_STRUCTURED McpResults_Value = 2
+	// The text and the structured content, unless the text is the same JSON.
+	McpResults_BOTH McpResults_Value = 3
+)
+
+// Enum value maps for McpResults_Value.
+var (
+	McpResults_Value_name = map[int32]string{
+		0: "DEFAULT_RESULTS",
+		1: "TEXT",
+		2: "STRUCTURED",
+		3: "BOTH",
+	}
+	McpResults_Value_value = map[string]int32{
+		"DEFAULT_RESULTS": 0,
+		"TEXT":            1,
+		"STRUCTURED":      2,
+		"BOTH":            3,
+	}
+)
+
+func (x McpResults_Value) Enum() *McpResults_Value {
+	p := new(McpResults_Value)
+	*p = x
+	return p
+}
+
+func (x McpResults_Value) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (McpResults_Value) Descriptor() protoreflect.EnumDescriptor {
+	return file_team_v1_config_proto_enumTypes[0].Descriptor()
+}
+
+func (McpResults_Value) Type() protoreflect.EnumType {
+	return &file_team_v1_config_proto_enumTypes[0]
+}
+
+func (x McpResults_Value) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use McpResults_Value.Descriptor instead.
+func (McpResults_Value) EnumDescriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8, 0}
+}
+
+// Value is the word in the file.
 type ToolEffect_Value int32
 
 const (
@@ -69,11 +126,11 @@ func (x ToolEffect_Value) String() string {
 }
 
 func (ToolEffect_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[0].Descriptor()
+	return file_team_v1_config_proto_enumTypes[1].Descriptor()
 }
 
 func (ToolEffect_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[0]
+	return &file_team_v1_config_proto_enumTypes[1]
 }
 
 func (x ToolEffect_Value) Number() protoreflect.EnumNumber {
@@ -82,7 +139,7 @@ func (x ToolEffect_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolEffect_Value.Descriptor instead.
 func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11, 0}
 }
 
 // Value is the word in the file.
@@ -122,11 +179,11 @@ func (x OnTruncated_Value) String() string {
 }
 
 func (OnTruncated_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[1].Descriptor()
+	return file_team_v1_config_proto_enumTypes[2].Descriptor()
 }
 
 func (OnTruncated_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[1]
+	return &file_team_v1_config_proto_enumTypes[2]
 }
 
 func (x OnTruncated_Value) Number() protoreflect.EnumNumber {
@@ -135,7 +192,7 @@ func (x OnTruncated_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnTruncated_Value.Descriptor instead.
 func (OnTruncated_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // Value is the word in the file.
@@ -176,11 +233,11 @@ func (x CardAccess_Value) String() string {
 }
 
 func (CardAccess_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[2].Descriptor()
+	return file_team_v1_config_proto_enumTypes[3].Descriptor()
 }
 
 func (CardAccess_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[2]
+	return &file_team_v1_config_proto_enumTypes[3]
 }
 
 func (x CardAccess_Value) Number() protoreflect.EnumNumber {
@@ -189,7 +246,7 @@ func (x CardAccess_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CardAccess_Value.Descriptor instead.
 func (CardAccess_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // Value is the word in the file.
@@ -233,11 +290,11 @@ func (x Binding_Value) String() string {
 }
 
 func (Binding_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[3].Descriptor()
+	return file_team_v1_config_proto_enumTypes[4].Descriptor()
 }
 
 func (Binding_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[3]
+	return &file_team_v1_config_proto_enumTypes[4]
 }
 
 func (x Binding_Value) Number() protoreflect.EnumNumber {
@@ -246,7 +303,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // Value is the word in the file.
@@ -294,11 +351,11 @@ func (x HistoryScope_Value) String() string {
 }
 
 func (HistoryScope_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[4].Descriptor()
+	return file_team_v1_config_proto_enumTypes[5].Descriptor()
 }
 
 func (HistoryScope_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[4]
+	return &file_team_v1_config_proto_enumTypes[5]
 }
 
 func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
@@ -307,7 +364,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33, 0}
 }
 
 // Value is the word in the file.
@@ -351,11 +408,11 @@ func (x OnMemberError_Value) String() string {
 }
 
 func (OnMemberError_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[5].Descriptor()
+	return file_team_v1_config_proto_enumTypes[6].Descriptor()
 }
 
 func (OnMemberError_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[5]
+	return &file_team_v1_config_proto_enumTypes[6]
 }
 
 func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
@@ -364,7 +421,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40, 0}
 }
 
 // Value is the word in the file.
@@ -408,11 +465,11 @@ func (x Join_Value) String() string {
 }
 
 func (Join_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[6].Descriptor()
+	return file_team_v1_config_proto_enumTypes[7].Descriptor()
 }
 
 func (Join_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[6]
+	return &file_team_v1_config_proto_enumTypes[7]
 }
 
 func (x Join_Value) Number() protoreflect.EnumNumber {
@@ -421,7 +478,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42, 0}
 }
 
 // Value is the word in the file.
@@ -465,11 +522,11 @@ func (x OpenDelegations_Value) String() string {
 }
 
 func (OpenDelegations_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[7].Descriptor()
+	return file_team_v1_config_proto_enumTypes[8].Descriptor()
 }
 
 func (OpenDelegations_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[7]
+	return &file_team_v1_config_proto_enumTypes[8]
 }
 
 func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
@@ -478,7 +535,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47, 0}
 }
 
 // Value is the word in the file.
@@ -518,11 +575,11 @@ func (x ToolStyle_Value) String() string {
 }
 
 func (ToolStyle_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[8].Descriptor()
+	return file_team_v1_config_proto_enumTypes[9].Descriptor()
 }
 
 func (ToolStyle_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[8]
+	return &file_team_v1_config_proto_enumTypes[9]
 }
 
 func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
@@ -531,7 +588,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
 }
 
 // Value is the word in the file.
@@ -571,11 +628,11 @@ func (x ClientCertificate_Value) String() string {
 }
 
 func (ClientCertificate_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[9].Descriptor()
+	return file_team_v1_config_proto_enumTypes[10].Descriptor()
 }
 
 func (ClientCertificate_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[9]
+	return &file_team_v1_config_proto_enumTypes[10]
 }
 
 func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
@@ -584,7 +641,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
 }
 
 // Value is the word in the file.
@@ -628,11 +685,11 @@ func (x StreamClose_Value) String() string {
 }
 
 func (StreamClose_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[10].Descriptor()
+	return file_team_v1_config_proto_enumTypes[11].Descriptor()
 }
 
 func (StreamClose_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[10]
+	return &file_team_v1_config_proto_enumTypes[11]
 }
 
 func (x StreamClose_Value) Number() protoreflect.EnumNumber {
@@ -641,7 +698,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73, 0}
 }
 
 // Value is the word in the file.
@@ -685,11 +742,11 @@ func (x EndedRights_Value) String() string {
 }
 
 func (EndedRights_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[11].Descriptor()
+	return file_team_v1_config_proto_enumTypes[12].Descriptor()
 }
 
 func (EndedRights_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[11]
+	return &file_team_v1_config_proto_enumTypes[12]
 }
 
 func (x EndedRights_Value) Number() protoreflect.EnumNumber {
@@ -698,7 +755,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75, 0}
 }
 
 // Value is the word in the file.
@@ -754,11 +811,11 @@ func (x Permission_Value) String() string {
 }
 
 func (Permission_Value) Descriptor() protoreflect.EnumDescriptor {
-	return file_team_v1_config_proto_enumTypes[12].Descriptor()
+	return file_team_v1_config_proto_enumTypes[13].Descriptor()
 }
 
 func (Permission_Value) Type() protoreflect.EnumType {
-	return &file_team_v1_config_proto_enumTypes[12]
+	return &file_team_v1_config_proto_enumTypes[13]
 }
 
 func (x Permission_Value) Number() protoreflect.EnumNumber {
@@ -767,7 +824,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -1470,8 +1527,13 @@ type McpTool struct {
 	Oauth *OAuthClient `protobuf:"bytes,13,opt,name=oauth,proto3" json:"oauth,omitempty"`
 	// Version of MCP that is offered to the server, such as 2025-11-25; unset means the newest one.
 	ProtocolVersion string `protobuf:"bytes,14,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// What models get of results that have structured content beside a text; TEXT.
+	Results McpResults_Value `protobuf:"varint,15,opt,name=results,proto3,enum=team.v1.McpResults_Value" json:"results,omitempty"`
+	// Agents get a tool that reads the resources of the server, if it has any: PREFIX and read_resource, or NAME_read_resource
+	// without a prefix. Unset means true unless allow is set.
+	Resources     *bool `protobuf:"varint,16,opt,name=resources,proto3,oneof" json:"resources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *McpTool) Reset() {
@@ -1602,6 +1664,58 @@ func (x *McpTool) GetProtocolVersion() string {
 	return ""
 }
 
+func (x *McpTool) GetResults() McpResults_Value {
+	if x != nil {
+		return x.Results
+	}
+	return McpResults_DEFAULT_RESULTS
+}
+
+func (x *McpTool) GetResources() bool {
+	if x != nil && x.Resources != nil {
+		return *x.Resources
+	}
+	return false
+}
+
+// McpResults says what models get of results that have structured content. It takes the place of a text that is blank in
+// any case, and an error keeps its text.
+type McpResults struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpResults) Reset() {
+	*x = McpResults{}
+	mi := &file_team_v1_config_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpResults) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpResults) ProtoMessage() {}
+
+func (x *McpResults) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpResults.ProtoReflect.Descriptor instead.
+func (*McpResults) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+}
+
 // McpTimeouts are the time limits of an MCP server.
 type McpTimeouts struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1615,7 +1729,7 @@ type McpTimeouts struct {
 
 func (x *McpTimeouts) Reset() {
 	*x = McpTimeouts{}
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1627,7 +1741,7 @@ func (x *McpTimeouts) String() string {
 func (*McpTimeouts) ProtoMessage() {}
 
 func (x *McpTimeouts) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[8]
+	mi := &file_team_v1_config_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1640,7 +1754,7 @@ func (x *McpTimeouts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpTimeouts.ProtoReflect.Descriptor instead.
 func (*McpTimeouts) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *McpTimeouts) GetStart() *durationpb.Duration {
@@ -1675,7 +1789,7 @@ type Elicit struct {
 
 func (x *Elicit) Reset() {
 	*x = Elicit{}
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1801,7 @@ func (x *Elicit) String() string {
 func (*Elicit) ProtoMessage() {}
 
 func (x *Elicit) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[9]
+	mi := &file_team_v1_config_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1814,7 @@ func (x *Elicit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Elicit.ProtoReflect.Descriptor instead.
 func (*Elicit) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Elicit) GetRoles() []string {
@@ -1733,7 +1847,7 @@ type ToolEffect struct {
 
 func (x *ToolEffect) Reset() {
 	*x = ToolEffect{}
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1859,7 @@ func (x *ToolEffect) String() string {
 func (*ToolEffect) ProtoMessage() {}
 
 func (x *ToolEffect) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[10]
+	mi := &file_team_v1_config_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1872,7 @@ func (x *ToolEffect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolEffect.ProtoReflect.Descriptor instead.
 func (*ToolEffect) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
 }
 
 // AgentConfig is an agent: a model with instructions, a script of steps, or an agent on another
@@ -1829,7 +1943,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1841,7 +1955,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[11]
+	mi := &file_team_v1_config_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1854,7 +1968,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AgentConfig) GetName() string {
@@ -2037,7 +2151,7 @@ type ConversationConfig struct {
 
 func (x *ConversationConfig) Reset() {
 	*x = ConversationConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2163,7 @@ func (x *ConversationConfig) String() string {
 func (*ConversationConfig) ProtoMessage() {}
 
 func (x *ConversationConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[12]
+	mi := &file_team_v1_config_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2176,7 @@ func (x *ConversationConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationConfig.ProtoReflect.Descriptor instead.
 func (*ConversationConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ConversationConfig) GetTools() int32 {
@@ -2081,7 +2195,7 @@ type OnTruncated struct {
 
 func (x *OnTruncated) Reset() {
 	*x = OnTruncated{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2207,7 @@ func (x *OnTruncated) String() string {
 func (*OnTruncated) ProtoMessage() {}
 
 func (x *OnTruncated) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2220,7 @@ func (x *OnTruncated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnTruncated.ProtoReflect.Descriptor instead.
 func (*OnTruncated) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 // AccessConfig says which callers may use an agent or team. A caller must match each list that is
@@ -2125,7 +2239,7 @@ type AccessConfig struct {
 
 func (x *AccessConfig) Reset() {
 	*x = AccessConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2251,7 @@ func (x *AccessConfig) String() string {
 func (*AccessConfig) ProtoMessage() {}
 
 func (x *AccessConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2264,7 @@ func (x *AccessConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessConfig.ProtoReflect.Descriptor instead.
 func (*AccessConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AccessConfig) GetAccounts() []string {
@@ -2183,7 +2297,7 @@ type CardAccess struct {
 
 func (x *CardAccess) Reset() {
 	*x = CardAccess{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2309,7 @@ func (x *CardAccess) String() string {
 func (*CardAccess) ProtoMessage() {}
 
 func (x *CardAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2322,7 @@ func (x *CardAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardAccess.ProtoReflect.Descriptor instead.
 func (*CardAccess) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 // ConformanceAgent was an agent for conformance kits in definitions that earlier versions stored.
@@ -2220,7 +2334,7 @@ type ConformanceAgent struct {
 
 func (x *ConformanceAgent) Reset() {
 	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2346,7 @@ func (x *ConformanceAgent) String() string {
 func (*ConformanceAgent) ProtoMessage() {}
 
 func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2359,7 @@ func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
 func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -2263,7 +2377,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2389,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2402,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -2330,7 +2444,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2456,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2469,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -2407,7 +2521,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2533,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2546,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Guardrail) GetName() string {
@@ -2489,7 +2603,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2615,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2628,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -2546,7 +2660,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2672,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2685,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -2737,7 +2851,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2863,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2876,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -2833,7 +2947,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2845,7 +2959,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2858,7 +2972,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -2919,7 +3033,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3045,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3058,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -2964,7 +3078,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3090,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3103,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -3033,7 +3147,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3159,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3172,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -3095,7 +3209,7 @@ type OAuthClient struct {
 
 func (x *OAuthClient) Reset() {
 	*x = OAuthClient{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3107,7 +3221,7 @@ func (x *OAuthClient) String() string {
 func (*OAuthClient) ProtoMessage() {}
 
 func (x *OAuthClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3120,7 +3234,7 @@ func (x *OAuthClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OAuthClient.ProtoReflect.Descriptor instead.
 func (*OAuthClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OAuthClient) GetTokenUrl() string {
@@ -3223,7 +3337,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3235,7 +3349,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3248,7 +3362,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -3431,7 +3545,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +3557,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +3570,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -3504,7 +3618,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3630,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +3643,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3610,7 +3724,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3736,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3749,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -3773,7 +3887,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3899,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3912,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -3814,7 +3928,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3940,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3953,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -3875,7 +3989,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +4001,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +4014,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -3951,7 +4065,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3963,7 +4077,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3976,7 +4090,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -4010,7 +4124,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4136,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4149,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -4082,7 +4196,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4094,7 +4208,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4107,7 +4221,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -4159,7 +4273,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4285,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4298,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -4210,7 +4324,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4222,7 +4336,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4235,7 +4349,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -4278,7 +4392,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4290,7 +4404,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4303,7 +4417,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4406,7 +4520,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4532,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4545,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4447,7 +4561,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4573,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4586,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4505,7 +4619,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4631,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4644,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4585,7 +4699,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4711,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4724,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4700,7 +4814,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4712,7 +4826,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4725,7 +4839,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -4765,7 +4879,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4777,7 +4891,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4790,7 +4904,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -4806,7 +4920,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4818,7 +4932,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4831,7 +4945,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -4861,7 +4975,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4873,7 +4987,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4886,7 +5000,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -4912,7 +5026,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4924,7 +5038,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4937,7 +5051,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -4955,7 +5069,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4967,7 +5081,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4980,7 +5094,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -5081,7 +5195,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5093,7 +5207,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5106,7 +5220,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -5329,7 +5443,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5341,7 +5455,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5354,7 +5468,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5393,7 +5507,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5519,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5532,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5458,7 +5572,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5584,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5483,7 +5597,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5522,7 +5636,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5534,7 +5648,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5547,7 +5661,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5576,7 +5690,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5588,7 +5702,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5601,7 +5715,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5624,7 +5738,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +5750,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +5763,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5686,7 +5800,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5698,7 +5812,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5711,7 +5825,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5758,7 +5872,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5770,7 +5884,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5783,7 +5897,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5800,7 +5914,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5812,7 +5926,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5825,7 +5939,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5858,7 +5972,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5870,7 +5984,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5883,7 +5997,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -5959,7 +6073,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5971,7 +6085,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5984,7 +6098,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -6105,7 +6219,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6117,7 +6231,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6130,7 +6244,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6181,7 +6295,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6193,7 +6307,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6206,7 +6320,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6235,7 +6349,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6247,7 +6361,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6260,7 +6374,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6281,7 +6395,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6293,7 +6407,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6306,7 +6420,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6327,7 +6441,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6339,7 +6453,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6352,7 +6466,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6375,7 +6489,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +6501,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +6514,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6437,7 +6551,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6449,7 +6563,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6462,7 +6576,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Definition) GetId() string {
@@ -6512,7 +6626,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6524,7 +6638,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6537,7 +6651,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6584,7 +6698,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6710,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6723,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6642,7 +6756,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6654,7 +6768,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6667,7 +6781,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6689,7 +6803,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6701,7 +6815,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6714,7 +6828,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6761,7 +6875,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6773,7 +6887,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6786,7 +6900,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6821,7 +6935,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6833,7 +6947,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6846,7 +6960,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -6944,7 +7058,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6956,7 +7070,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6969,7 +7083,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -7017,7 +7131,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7029,7 +7143,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7042,7 +7156,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -7093,7 +7207,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7105,7 +7219,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7118,7 +7232,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7179,7 +7293,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7191,7 +7305,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7204,7 +7318,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7266,7 +7380,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7278,7 +7392,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7291,7 +7405,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7307,7 +7421,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7319,7 +7433,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7332,7 +7446,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7469,7 +7583,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rapprove.roles\x12+approve has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\x91\x01\n" +
 	"\aexpires\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
-	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xe0\x14\n" +
+	"\x0fapprove.expires\x12,expires must be more than 0; for example 24h\x1a\x15this > duration('0s')R\aexpires\"\xc6\x15\n" +
 	"\aMcpTool\x12\x94\x01\n" +
 	"\acommand\x18\x01 \x03(\tBz\xbaHw\xba\x01t\n" +
 	"\vmcp.command\x12Ccommand does not name a program; write command: [PROGRAM, ARGUMENT]\x1a size(this) == 0 || this[0] != ''R\acommand\x12\xb2\x01\n" +
@@ -7491,7 +7605,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x03cwd\x18\f \x01(\tR\x03cwd\x12*\n" +
 	"\x05oauth\x18\r \x01(\v2\x14.team.v1.OAuthClientR\x05oauth\x12\x96\x02\n" +
 	"\x10protocol_version\x18\x0e \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
-	"\x14mcp.protocol_version\x12vprotocol_version must be one of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28, in quotes; or remove it\x1aRthis in ['', '2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28']R\x0fprotocolVersion\x1a6\n" +
+	"\x14mcp.protocol_version\x12vprotocol_version must be one of 2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28, in quotes; or remove it\x1aRthis in ['', '2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28']R\x0fprotocolVersion\x123\n" +
+	"\aresults\x18\x0f \x01(\x0e2\x19.team.v1.McpResults.ValueR\aresults\x12!\n" +
+	"\tresources\x18\x10 \x01(\bH\x00R\tresources\x88\x01\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aU\n" +
@@ -7507,7 +7623,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"mcp.bearer\x125bearer is only allowed with url; use env with command\x1a,this.bearer == '' || size(this.command) == 0\x1a\x9b\x01\n" +
 	"\fmcp.only_url\x12Aheaders and oauth are only allowed with url; use env with command\x1aH(size(this.headers) == 0 && !has(this.oauth)) || size(this.command) == 0\x1a\xeb\x01\n" +
 	"\rmcp.one_token\x12Obearer, oauth and the header Authorization exclude each other; keep one of them\x1a\x88\x01(this.bearer != '' ? 1 : 0) + (has(this.oauth) ? 1 : 0) + (this.headers.exists(name, name.lowerAscii() == 'authorization') ? 1 : 0) <= 1\x1aU\n" +
-	"\amcp.cwd\x12 cwd is only allowed with command\x1a(this.cwd == '' || size(this.command) > 0\"\xa9\x02\n" +
+	"\amcp.cwd\x12 cwd is only allowed with command\x1a(this.cwd == '' || size(this.command) > 0B\f\n" +
+	"\n" +
+	"_resources\"N\n" +
+	"\n" +
+	"McpResults\"@\n" +
+	"\x05Value\x12\x13\n" +
+	"\x0fDEFAULT_RESULTS\x10\x00\x12\b\n" +
+	"\x04TEXT\x10\x01\x12\x0e\n" +
+	"\n" +
+	"STRUCTURED\x10\x02\x12\b\n" +
+	"\x04BOTH\x10\x03\"\xa9\x02\n" +
 	"\vMcpTimeouts\x12\x8c\x01\n" +
 	"\x05start\x18\x01 \x01(\v2\x19.google.protobuf.DurationB[\xbaHX\xba\x01U\n" +
 	"\fmcp.timeouts\x12.a timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\x05start\x12\x8a\x01\n" +
@@ -8307,267 +8433,270 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 	return file_team_v1_config_proto_rawDescData
 }
 
-var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 13)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_team_v1_config_proto_goTypes = []any{
-	(ToolEffect_Value)(0),        // 0: team.v1.ToolEffect.Value
-	(OnTruncated_Value)(0),       // 1: team.v1.OnTruncated.Value
-	(CardAccess_Value)(0),        // 2: team.v1.CardAccess.Value
-	(Binding_Value)(0),           // 3: team.v1.Binding.Value
-	(HistoryScope_Value)(0),      // 4: team.v1.HistoryScope.Value
-	(OnMemberError_Value)(0),     // 5: team.v1.OnMemberError.Value
-	(Join_Value)(0),              // 6: team.v1.Join.Value
-	(OpenDelegations_Value)(0),   // 7: team.v1.OpenDelegations.Value
-	(ToolStyle_Value)(0),         // 8: team.v1.ToolStyle.Value
-	(ClientCertificate_Value)(0), // 9: team.v1.ClientCertificate.Value
-	(StreamClose_Value)(0),       // 10: team.v1.StreamClose.Value
-	(EndedRights_Value)(0),       // 11: team.v1.EndedRights.Value
-	(Permission_Value)(0),        // 12: team.v1.Permission.Value
-	(*ServerConfig)(nil),         // 13: team.v1.ServerConfig
-	(*ModelConfig)(nil),          // 14: team.v1.ModelConfig
-	(*ModelSettings)(nil),        // 15: team.v1.ModelSettings
-	(*Price)(nil),                // 16: team.v1.Price
-	(*ToolConfig)(nil),           // 17: team.v1.ToolConfig
-	(*ApproveTools)(nil),         // 18: team.v1.ApproveTools
-	(*ApproveMember)(nil),        // 19: team.v1.ApproveMember
-	(*McpTool)(nil),              // 20: team.v1.McpTool
-	(*McpTimeouts)(nil),          // 21: team.v1.McpTimeouts
-	(*Elicit)(nil),               // 22: team.v1.Elicit
-	(*ToolEffect)(nil),           // 23: team.v1.ToolEffect
-	(*AgentConfig)(nil),          // 24: team.v1.AgentConfig
-	(*ConversationConfig)(nil),   // 25: team.v1.ConversationConfig
-	(*OnTruncated)(nil),          // 26: team.v1.OnTruncated
-	(*AccessConfig)(nil),         // 27: team.v1.AccessConfig
-	(*CardAccess)(nil),           // 28: team.v1.CardAccess
-	(*ConformanceAgent)(nil),     // 29: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),         // 30: team.v1.ExtendedCard
-	(*Guardrails)(nil),           // 31: team.v1.Guardrails
-	(*Guardrail)(nil),            // 32: team.v1.Guardrail
-	(*ScriptedAgent)(nil),        // 33: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),         // 34: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),            // 35: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 36: team.v1.A2aAgent
-	(*Binding)(nil),              // 37: team.v1.Binding
-	(*TlsConfig)(nil),            // 38: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 39: team.v1.AgentAuth
-	(*OAuthClient)(nil),          // 40: team.v1.OAuthClient
-	(*TeamConfig)(nil),           // 41: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 42: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 43: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 44: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 45: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 46: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 47: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 48: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 49: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 50: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 51: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 52: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 53: team.v1.WorkflowStep
-	(*Join)(nil),                 // 54: team.v1.Join
-	(*RepeatConfig)(nil),         // 55: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 56: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 57: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 58: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 59: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 60: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 61: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 62: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 63: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 64: team.v1.ServerSettings
-	(*KeepSettings)(nil),         // 65: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 66: team.v1.LogSettings
-	(*LogSampling)(nil),          // 67: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 68: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 69: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 70: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 71: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 72: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 73: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 74: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 75: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 76: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 77: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 78: team.v1.CardSettings
-	(*PushSettings)(nil),         // 79: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 80: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 81: team.v1.SigningKey
-	(*Definition)(nil),           // 82: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 83: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 84: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 85: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 86: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 87: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 88: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 89: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 90: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 91: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 92: team.v1.ApiKey
-	(*Permission)(nil),           // 93: team.v1.Permission
-	(*OidcConfig)(nil),           // 94: team.v1.OidcConfig
-	nil,                          // 95: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 96: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 97: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 98: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 99: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 100: team.v1.McpTool.EnvEntry
-	nil,                          // 101: team.v1.McpTool.EffectsEntry
-	nil,                          // 102: team.v1.McpTool.HeadersEntry
-	nil,                          // 103: team.v1.OAuthClient.ParamsEntry
-	nil,                          // 104: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 105: team.v1.Definition.ScriptsEntry
-	nil,                          // 106: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 107: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 108: google.protobuf.Struct
-	(*Skill)(nil),                // 109: team.v1.Skill
-	(*Limits)(nil),               // 110: team.v1.Limits
-	(*Retry)(nil),                // 111: team.v1.Retry
-	(OnLimit_Value)(0),           // 112: team.v1.OnLimit.Value
+	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
+	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
+	(OnTruncated_Value)(0),       // 2: team.v1.OnTruncated.Value
+	(CardAccess_Value)(0),        // 3: team.v1.CardAccess.Value
+	(Binding_Value)(0),           // 4: team.v1.Binding.Value
+	(HistoryScope_Value)(0),      // 5: team.v1.HistoryScope.Value
+	(OnMemberError_Value)(0),     // 6: team.v1.OnMemberError.Value
+	(Join_Value)(0),              // 7: team.v1.Join.Value
+	(OpenDelegations_Value)(0),   // 8: team.v1.OpenDelegations.Value
+	(ToolStyle_Value)(0),         // 9: team.v1.ToolStyle.Value
+	(ClientCertificate_Value)(0), // 10: team.v1.ClientCertificate.Value
+	(StreamClose_Value)(0),       // 11: team.v1.StreamClose.Value
+	(EndedRights_Value)(0),       // 12: team.v1.EndedRights.Value
+	(Permission_Value)(0),        // 13: team.v1.Permission.Value
+	(*ServerConfig)(nil),         // 14: team.v1.ServerConfig
+	(*ModelConfig)(nil),          // 15: team.v1.ModelConfig
+	(*ModelSettings)(nil),        // 16: team.v1.ModelSettings
+	(*Price)(nil),                // 17: team.v1.Price
+	(*ToolConfig)(nil),           // 18: team.v1.ToolConfig
+	(*ApproveTools)(nil),         // 19: team.v1.ApproveTools
+	(*ApproveMember)(nil),        // 20: team.v1.ApproveMember
+	(*McpTool)(nil),              // 21: team.v1.McpTool
+	(*McpResults)(nil),           // 22: team.v1.McpResults
+	(*McpTimeouts)(nil),          // 23: team.v1.McpTimeouts
+	(*Elicit)(nil),               // 24: team.v1.Elicit
+	(*ToolEffect)(nil),           // 25: team.v1.ToolEffect
+	(*AgentConfig)(nil),          // 26: team.v1.AgentConfig
+	(*ConversationConfig)(nil),   // 27: team.v1.ConversationConfig
+	(*OnTruncated)(nil),          // 28: team.v1.OnTruncated
+	(*AccessConfig)(nil),         // 29: team.v1.AccessConfig
+	(*CardAccess)(nil),           // 30: team.v1.CardAccess
+	(*ConformanceAgent)(nil),     // 31: team.v1.ConformanceAgent
+	(*ExtendedCard)(nil),         // 32: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 33: team.v1.Guardrails
+	(*Guardrail)(nil),            // 34: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 35: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 36: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 37: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 38: team.v1.A2aAgent
+	(*Binding)(nil),              // 39: team.v1.Binding
+	(*TlsConfig)(nil),            // 40: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 41: team.v1.AgentAuth
+	(*OAuthClient)(nil),          // 42: team.v1.OAuthClient
+	(*TeamConfig)(nil),           // 43: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 44: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 45: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 46: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 47: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 48: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 49: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 50: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 51: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 52: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 53: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 54: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 55: team.v1.WorkflowStep
+	(*Join)(nil),                 // 56: team.v1.Join
+	(*RepeatConfig)(nil),         // 57: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 58: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 59: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 60: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 61: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 62: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 63: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 64: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 65: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 66: team.v1.ServerSettings
+	(*KeepSettings)(nil),         // 67: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 68: team.v1.LogSettings
+	(*LogSampling)(nil),          // 69: team.v1.LogSampling
+	(*TracingSettings)(nil),      // 70: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 71: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 72: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 73: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 74: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 75: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 76: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 77: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 78: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 79: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 80: team.v1.CardSettings
+	(*PushSettings)(nil),         // 81: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 82: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 83: team.v1.SigningKey
+	(*Definition)(nil),           // 84: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 85: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 86: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 87: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 88: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 89: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 90: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 91: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 92: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 93: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 94: team.v1.ApiKey
+	(*Permission)(nil),           // 95: team.v1.Permission
+	(*OidcConfig)(nil),           // 96: team.v1.OidcConfig
+	nil,                          // 97: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 98: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 99: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 100: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 101: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 102: team.v1.McpTool.EnvEntry
+	nil,                          // 103: team.v1.McpTool.EffectsEntry
+	nil,                          // 104: team.v1.McpTool.HeadersEntry
+	nil,                          // 105: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 106: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 107: team.v1.Definition.ScriptsEntry
+	nil,                          // 108: team.v1.Definition.SchemasEntry
+	(*durationpb.Duration)(nil),  // 109: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 110: google.protobuf.Struct
+	(*Skill)(nil),                // 111: team.v1.Skill
+	(*Limits)(nil),               // 112: team.v1.Limits
+	(*Retry)(nil),                // 113: team.v1.Retry
+	(OnLimit_Value)(0),           // 114: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	95,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	96,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	97,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	98,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	64,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
-	16,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	107, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
-	15,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	108, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	99,  // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
-	20,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
-	18,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	107, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	107, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	100, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	101, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	22,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	21,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	102, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
-	40,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
-	107, // 20: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	107, // 21: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	107, // 22: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	107, // 23: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	109, // 24: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	110, // 25: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	33,  // 26: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	35,  // 27: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	36,  // 28: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	31,  // 29: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	29,  // 30: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	30,  // 31: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	27,  // 32: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 33: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	1,   // 34: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
-	15,  // 35: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
-	25,  // 36: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	109, // 37: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	32,  // 38: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	32,  // 39: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	32,  // 40: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	32,  // 41: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	34,  // 42: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	38,  // 43: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	39,  // 44: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	107, // 45: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	3,   // 46: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	39,  // 47: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	107, // 48: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	40,  // 49: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
-	103, // 50: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
-	44,  // 51: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	46,  // 52: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	49,  // 53: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	57,  // 54: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	63,  // 55: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	60,  // 56: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	61,  // 57: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	31,  // 58: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	30,  // 59: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	42,  // 60: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	110, // 61: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	27,  // 62: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	2,   // 63: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	25,  // 64: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
-	43,  // 65: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	107, // 66: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	111, // 67: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	4,   // 68: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	19,  // 69: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	42,  // 70: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	47,  // 71: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	48,  // 72: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	53,  // 73: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	5,   // 74: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	50,  // 75: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	51,  // 76: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	107, // 77: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	6,   // 78: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	55,  // 79: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	56,  // 80: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	53,  // 81: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	107, // 82: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	111, // 83: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	58,  // 84: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	8,   // 85: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	7,   // 86: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	112, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	5,   // 88: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	109, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	86,  // 90: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	83,  // 91: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	107, // 92: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	79,  // 93: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	80,  // 94: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	84,  // 95: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	77,  // 96: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	78,  // 97: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	104, // 98: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	73,  // 99: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	74,  // 100: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	71,  // 101: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	69,  // 102: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	65,  // 103: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	66,  // 104: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	107, // 105: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	107, // 106: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	68,  // 107: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	107, // 108: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	107, // 109: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	107, // 110: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	67,  // 111: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	70,  // 112: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	9,   // 113: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	75,  // 114: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	76,  // 115: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	81,  // 116: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	13,  // 117: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	105, // 118: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	106, // 119: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	10,  // 120: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	92,  // 121: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	94,  // 122: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	88,  // 123: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	11,  // 124: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	91,  // 125: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	107, // 126: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	90,  // 127: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	12,  // 128: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	89,  // 129: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	12,  // 130: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	12,  // 131: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	14,  // 132: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	17,  // 133: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	24,  // 134: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	41,  // 135: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	0,   // 136: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	75,  // 137: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	138, // [138:138] is the sub-list for method output_type
-	138, // [138:138] is the sub-list for method input_type
-	138, // [138:138] is the sub-list for extension type_name
-	138, // [138:138] is the sub-list for extension extendee
-	0,   // [0:138] is the sub-list for field type_name
+	97,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	98,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	99,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	100, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	66,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
+	109, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
+	110, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	101, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
+	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
+	109, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	109, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	102, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	103, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	24,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	23,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
+	104, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	42,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
+	0,   // 20: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
+	109, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	109, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	109, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	109, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	111, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	112, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	35,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	37,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	38,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	33,  // 30: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	31,  // 31: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
+	32,  // 32: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	29,  // 33: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	3,   // 34: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	2,   // 35: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
+	16,  // 36: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
+	27,  // 37: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
+	111, // 38: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	34,  // 39: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	34,  // 40: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	34,  // 41: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	34,  // 42: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	36,  // 43: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	40,  // 44: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	41,  // 45: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	109, // 46: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	4,   // 47: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	41,  // 48: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	109, // 49: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	42,  // 50: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
+	105, // 51: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	46,  // 52: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	48,  // 53: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	51,  // 54: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	59,  // 55: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	65,  // 56: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	62,  // 57: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	63,  // 58: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	33,  // 59: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	32,  // 60: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	44,  // 61: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	112, // 62: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	29,  // 63: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	3,   // 64: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	27,  // 65: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
+	45,  // 66: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	109, // 67: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	113, // 68: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	5,   // 69: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	20,  // 70: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	44,  // 71: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	49,  // 72: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	50,  // 73: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	55,  // 74: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	6,   // 75: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	52,  // 76: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	53,  // 77: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	109, // 78: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	7,   // 79: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	57,  // 80: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	58,  // 81: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	55,  // 82: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	109, // 83: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	113, // 84: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	60,  // 85: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	9,   // 86: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	8,   // 87: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	114, // 88: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	6,   // 89: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	111, // 90: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	88,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	85,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	109, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	81,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	82,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	86,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	79,  // 97: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	80,  // 98: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	106, // 99: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	75,  // 100: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	76,  // 101: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	73,  // 102: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	71,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	67,  // 104: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	68,  // 105: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	109, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	109, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	70,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	109, // 109: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	109, // 110: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	109, // 111: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	69,  // 112: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	72,  // 113: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 114: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	77,  // 115: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	78,  // 116: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	83,  // 117: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 118: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	107, // 119: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	108, // 120: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	11,  // 121: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	94,  // 122: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	96,  // 123: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	90,  // 124: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 125: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	93,  // 126: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	109, // 127: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	92,  // 128: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 129: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	91,  // 130: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 131: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 132: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 133: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 134: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 135: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	43,  // 136: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 137: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	77,  // 138: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	139, // [139:139] is the sub-list for method output_type
+	139, // [139:139] is the sub-list for method input_type
+	139, // [139:139] is the sub-list for extension type_name
+	139, // [139:139] is the sub-list for extension extendee
+	0,   // [0:139] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8579,9 +8708,10 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_limits_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[3].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[11].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[7].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[13].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -8591,28 +8721,28 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[24].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[31].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[38].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[71].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[72].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
-			NumEnums:      13,
-			NumMessages:   94,
+			NumEnums:      14,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
