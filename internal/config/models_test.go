@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 )
 
 // crew is a file with a model and an agent that uses it.
@@ -130,7 +132,7 @@ models:
   other: {provider: gemini, name: n, api_key: "${KEY}"}
 tools:
   web: {mcp: {command: [program-secret, "${KEY}"], env: {TOKEN: "${KEY}"}, allow: [fetch], effects: {fetch: KEYED}, elicit: {roles: [legal]}}}
-  far: {mcp: {url: "http://address-secret/mcp", bearer: "${KEY}"}}
+  far: {mcp: {url: "http://address-secret/mcp", headers: {X-Key: "${KEY}"}, prefix: far_, resources: false, results: BOTH, timeouts: {call: 3s}}}
 agents:
   writer: {model: fast, tools: [web]}
 teams:
@@ -151,11 +153,11 @@ teams:
 	if r.Secret(fast.GetApiKey()).Reveal() != key || fast.GetMaxOutputTokens() != 100 || len(fast.GetFallback()) != 1 || r.Scripts["spare"] == nil || r.Server.GetModels()["other"] != nil {
 		t.Errorf("models %v", r.Server.GetModels())
 	}
-	if len(web.GetCommand()) != 2 || r.Secret(web.GetEnv()["TOKEN"]).Reveal() != key || len(web.GetAllow()) != 1 || len(web.GetEffects()) != 1 || far.GetUrl() == "" || r.Secret(far.GetBearer()).Reveal() != key {
+	if len(web.GetCommand()) != 2 || r.Secret(web.GetEnv()["TOKEN"]).Reveal() != key || len(web.GetAllow()) != 1 || len(web.GetEffects()) != 1 || far.GetUrl() == "" || r.Secret(far.GetHeaders()["X-Key"]).Reveal() != key || !proto.Equal(far, c.Server.GetTools()["far"].GetMcp()) {
 		t.Errorf("tools %v", r.Server.GetTools())
 	}
 	for _, change := range []struct{ from, to string }{
-		{"allow: [fetch]", "allow: [fetch, search]"}, {"fetch: KEYED", "fetch: SAFE"}, {"max_output_tokens: 100", "max_output_tokens: 99"}, {", fallback: [spare]", ""},
+		{"allow: [fetch]", "allow: [fetch, search]"}, {"fetch: KEYED", "fetch: SAFE"}, {"prefix: far_", "prefix: near_"}, {"results: BOTH", "results: TEXT"}, {"resources: false", "resources: true"}, {"max_output_tokens: 100", "max_output_tokens: 99"}, {", fallback: [spare]", ""},
 	} {
 		changed := defined(t, strings.Replace(text, change.from, change.to, 1), script)
 		if definition(t, changed, "lead").Revision == d.Revision {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
@@ -70,11 +72,17 @@ func (k *checker) toolUser(tool string) string {
 func (c *Config) collectTools(d *teamv1.Definition, tools []string) {
 	for _, name := range tools {
 		if t := c.Server.GetTools()[name]; t.GetMcp() != nil {
-			d.Config.Tools[name] = &teamv1.ToolConfig{
-				Mcp: &teamv1.McpTool{Allow: t.GetMcp().GetAllow(), Effects: t.GetMcp().GetEffects(), Elicit: t.GetMcp().GetElicit()}, Approve: t.GetApprove(),
-			}
+			m := proto.CloneOf(t.GetMcp())
+			connect(m, &teamv1.McpTool{})
+			d.Config.Tools[name] = &teamv1.ToolConfig{Mcp: m, Approve: t.GetApprove()}
 		}
 	}
+}
+
+// connect sets how m is reached to what it is in from.
+func connect(m, from *teamv1.McpTool) {
+	m.Command, m.Cwd, m.Env, m.Required = from.GetCommand(), from.GetCwd(), from.GetEnv(), from.GetRequired()
+	m.Url, m.Bearer, m.Oauth, m.Headers = from.GetUrl(), from.GetBearer(), from.GetOauth(), from.GetHeaders()
 }
 
 // tool fills in the program or address of a tool from the current file.
@@ -84,7 +92,6 @@ func (r *restorer) tool(name string, t *teamv1.ToolConfig) {
 		r.fault("tool %q is no longer configured", name)
 		return
 	}
-	m := t.GetMcp()
-	m.Command, m.Env, m.Url, m.Bearer = now.GetCommand(), now.GetEnv(), now.GetUrl(), now.GetBearer()
+	connect(t.GetMcp(), now)
 	r.requireComplete("tools", name, "tool")
 }
