@@ -105,11 +105,15 @@ func alsoOld(c *a2av1.AgentCard) {
 }
 
 // serveCard serves one body as a card.
-func serveCard(t *testing.T, h http.HandlerFunc) *remote.A2A {
+func serveCard(t *testing.T, h http.HandlerFunc, change ...func(*remote.A2AConfig)) *remote.A2A {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	a, err := remote.NewA2A(remote.A2AConfig{ID: "legal", Card: srv.URL})
+	cfg := remote.A2AConfig{ID: "legal", Card: srv.URL}
+	for _, c := range change {
+		c(&cfg)
+	}
+	a, err := remote.NewA2A(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -29,6 +30,7 @@ type artifact struct {
 	text     strings.Builder
 	rest     []*a2av1.Part // all parts that are not text
 	size     int
+	closed   bool // the latest update was the last chunk
 	metadata *structpb.Struct
 }
 
@@ -44,8 +46,9 @@ var errTooMuch = errors.New("sends more data than is accepted")
 
 // fold applies an update of an artifact, which adds to it or replaces it. It returns the new text
 // and the other new parts. The error is errTooMuch.
-func (s *artifacts) fold(u *a2av1.Artifact, add bool) (piece, []*a2av1.Part, error) {
+func (s *artifacts) fold(u *a2av1.Artifact, add, last bool) (piece, []*a2av1.Part, error) {
 	a := s.find(u.GetArtifactId())
+	a.closed = last
 	s.newest = u.GetParts()
 	size := proto.Size(u)
 	if !add {
@@ -80,6 +83,25 @@ func (s *artifacts) find(id string) *artifact {
 	a := &artifact{id: id}
 	s.order = append(s.order, a)
 	return a
+}
+
+// only forgets the artifacts that are not in a list, unless the list is empty.
+func (s *artifacts) only(list []*a2av1.Artifact) {
+	if len(list) == 0 {
+		return
+	}
+	s.order = slices.DeleteFunc(s.order, func(a *artifact) bool {
+		gone := !slices.ContainsFunc(list, func(u *a2av1.Artifact) bool { return u.GetArtifactId() == a.id })
+		if gone {
+			s.size -= a.size
+		}
+		return gone
+	})
+}
+
+// closed reports whether no artifact waits for another chunk.
+func (s *artifacts) closed() bool {
+	return !slices.ContainsFunc(s.order, func(a *artifact) bool { return !a.closed })
 }
 
 // replace sets the whole text. If the new text extends the old one, only the extension is returned

@@ -189,6 +189,7 @@ type past struct {
 	silent    bool                        // the task was canceled because the peer was silent
 	artifacts int                         // number of Artifact events since bound
 	progress  map[string]bool             // ids of progress messages
+	begun     bool                        // the peer has sent text since bound and the latest answer
 	asked     []*teamv1.Asked             // in order
 	answers   []*teamv1.Answered          // since bound, in order
 	newest    *teamv1.Answered            // the latest of all answers
@@ -215,16 +216,20 @@ func (p *past) fold(e *teamv1.Event) {
 			return
 		}
 		p.silent = p.silent && (p.bound == nil || p.bound.GetTaskId() == k.Bound.GetTaskId())
-		p.bound, p.artifacts, p.answers = k.Bound, 0, nil
+		p.bound, p.artifacts, p.answers, p.begun = k.Bound, 0, nil, false
 	case *teamv1.Event_Artifact:
 		p.artifacts++
 	case *teamv1.Event_Progress:
 		p.progress[k.Progress.GetMessage().GetMessageId()] = true
+		p.begun = true
+	case *teamv1.Event_Delta:
+		p.begun = true
 	case *teamv1.Event_Asked:
 		p.asked = append(p.asked, k.Asked)
 	case *teamv1.Event_Answered:
 		p.answers = append(p.answers, k.Answered)
 		p.newest = k.Answered
+		p.begun = false
 		p.answered[k.Answered.GetQuestion()] = k.Answered
 	}
 }

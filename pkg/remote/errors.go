@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
@@ -109,6 +110,15 @@ func lost(id string, err error) error {
 	return &agent.Error{
 		Reason: agent.ReasonUnavailable, Code: agent.CodeAborted, Retry: true, Fresh: true, Err: err,
 		Message: "agent " + strconv.Quote(id) + " has lost the task",
+	}
+}
+
+// cutOff returns the error for a completed task whose answer has begun in a stream that broke, and
+// that no longer has it. A retry begins a new one.
+func cutOff(id string, spent *teamv1.Spent) error {
+	return &agent.Error{
+		Reason: agent.ReasonUnavailable, Code: agent.CodeAborted, Retry: true, Fresh: true, Answered: true, Spent: spent,
+		Message: "agent " + strconv.Quote(id) + " has completed the task, but its stream ended before the answer was there, and the task does not have it",
 	}
 }
 

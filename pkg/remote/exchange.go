@@ -37,6 +37,7 @@ type exchange struct {
 	saidSize int // bytes in said
 	output   artifacts
 	latest   *a2av1.Message // the latest message in a status; nil without one
+	gap      bool           // what is known comes from the task, and updates before it may be missing
 }
 
 // newExchange returns the exchange for a call.
@@ -103,6 +104,7 @@ func (x *exchange) carryOn(question *teamv1.Asked, answer *teamv1.Answered) erro
 		}
 		return err
 	}
+	x.gap = x.link.streaming
 	done, err := x.take(&a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: t}})
 	if done || err != nil {
 		return err
@@ -301,6 +303,7 @@ func (x *exchange) follow(src *updates) error {
 		case err != nil && !errors.Is(err, errIdle) && x.bound != nil && unfinished(x.agent.cfg.ID, err):
 			return x.poll(0)
 		case errors.Is(err, errIdle):
+			x.gap = true
 			if r, err = x.glance(0); err != nil {
 				return err
 			}
@@ -308,6 +311,7 @@ func (x *exchange) follow(src *updates) error {
 			return err
 		default:
 			x.heard()
+			x.gap = x.resumed && r.GetTask() != nil
 		}
 		done, err := x.take(r)
 		if done || err != nil {
@@ -319,6 +323,7 @@ func (x *exchange) follow(src *updates) error {
 // poll reads the task repeatedly until it ends or asks a question. If round is 0, it reads the task
 // at once, otherwise after a pause.
 func (x *exchange) poll(round int) error {
+	x.gap = x.gap || x.link.streaming
 	every := x.agent.cfg.PollEvery
 	for ; ; round++ {
 		if round > 0 {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -348,6 +349,71 @@ func TestA_12_EventsOfAnotherVersion(t *testing.T) {
 	}
 	if got := texts(j.reply.GetMessage()); got != "far: tides" {
 		t.Errorf("reply %q", got)
+	}
+}
+
+// TestA_12_StreamThatBreaksBeforeTheAnswer: what a task says at its end is not the answer that a broken
+// stream had begun, and half an answer is none.
+func TestA_12_StreamThatBreaksBeforeTheAnswer(t *testing.T) {
+	const (
+		said     = `{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING","message":{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"far:"}]}}}}`
+		beside   = `{"message":{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"far:"}]}}`
+		chunk    = `{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":"far:"}]}}}`
+		chunks   = chunk + "\n" + `{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":" tides"}]},"append":true,"lastChunk":true}}`
+		done     = `,"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"Task completed successfully"}]}}`
+		whole    = `,"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"far: tides"}]}}`
+		artifact = `},"artifacts":[{"artifactId":"b","parts":[{"text":"far: tides"}]}]`
+		history  = `},"history":[{"messageId":"h","role":"ROLE_AGENT","parts":[{"text":"far: tides"}]}]`
+	)
+	for name, tt := range map[string]struct{ events, task, reply string }{
+		"after a text in a status":       {said, done, ""},
+		"after a text beside the task":   {beside, done, ""},
+		"after a chunk of an artifact":   {chunk, done, ""},
+		"after a text, and no more":      {said, "}", ""},
+		"after a chunk, and no more":     {chunk, "}", ""},
+		"after the last chunk":           {chunks, done, "far: tides"},
+		"before any text":                {"", whole, "far: tides"},
+		"text that goes on":              {said, whole, "far: tides"},
+		"text that the history goes on":  {said, history, "far: tides"},
+		"chunk that the task goes on":    {chunk, artifact, "far: tides"},
+		"text that an artifact goes on":  {said, artifact, "far: tides"},
+		"all chunks, under another name": {chunks, artifact, "far: tides"},
+	} {
+		for end, stay := range map[string]bool{"broken": false, "silent": true} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				t.Parallel()
+				a := serveCard(t, func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case strings.HasSuffix(r.URL.Path, ".json"):
+						_, _ = fmt.Fprintf(w, `{"name":"x","capabilities":{"streaming":true},"supportedInterfaces":[{"url":"http://%s","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}]}`, r.Host)
+					case r.Method == http.MethodGet:
+						_, _ = io.WriteString(w, `{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"`+tt.task+`}`)
+					default:
+						w.Header().Set("Content-Type", wire.TypeSSE)
+						_, _ = io.WriteString(w, `data: {"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`+"\n\n")
+						for event := range strings.Lines(tt.events) {
+							_, _ = io.WriteString(w, "data: "+strings.TrimSpace(event)+"\n\n")
+						}
+						if _ = http.NewResponseController(w).Flush(); stay {
+							<-r.Context().Done()
+						}
+						panic(http.ErrAbortHandler)
+					}
+				}, func(c *remote.A2AConfig) { c.Idle = 50 * time.Millisecond })
+				j := newJournal("tides")
+				err := j.play(t.Context(), a)
+				if tt.reply != "" {
+					if err != nil || texts(j.reply.GetMessage()) != tt.reply {
+						t.Errorf("reply %q, error %v; want %q", texts(j.reply.GetMessage()), err, tt.reply)
+					}
+					return
+				}
+				e := asError(t, err)
+				if e.Reason != agent.ReasonUnavailable || !e.Retry || !e.Fresh || !strings.Contains(e.Message, "ended before the answer was there") {
+					t.Errorf("%+v, want that the answer is not there, for a new task", e)
+				}
+			})
+		}
 	}
 }
 

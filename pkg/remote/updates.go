@@ -38,8 +38,12 @@ func (x *exchange) take(r *a2av1.StreamResponse) (done bool, err error) {
 	}
 	switch k := r.GetPayload().(type) {
 	case *a2av1.StreamResponse_Task:
+		ended := k.Task.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_COMPLETED
+		if x.gap && ended {
+			x.output.only(k.Task.GetArtifacts())
+		}
 		for _, a := range k.Task.GetArtifacts() {
-			if err := x.artifact(a, false, false); err != nil {
+			if err := x.artifact(a, false, ended); err != nil {
 				return false, err
 			}
 		}
@@ -188,6 +192,9 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 		r.Result = &teamv1.Reply_Transfer{Transfer: to}
 		return x.reply(r)
 	}
+	if !x.whole(s.GetMessage()) {
+		return cutOff(x.agent.cfg.ID, r.GetSpent())
+	}
 	m := &a2av1.Message{
 		MessageId: x.run.ID(x.req.GetScope(), "reply/"+x.bound.GetTaskId(), 1),
 		Role:      a2av1.Role_ROLE_AGENT, Parts: x.output.parts(),
@@ -195,7 +202,7 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 	if len(m.GetParts()) == 0 && s.GetMessage() != nil {
 		m = own(s.GetMessage())
 	}
-	if len(m.GetParts()) == 0 && len(x.said) > 0 {
+	if len(m.GetParts()) == 0 && len(x.said) > 0 && !x.gap {
 		m = x.joined()
 	}
 	if len(m.GetParts()) == 0 && len(x.output.order) == 0 {
@@ -205,17 +212,38 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 		}
 		if last != nil {
 			m = own(last)
+		} else if x.gap && x.begun() {
+			return cutOff(x.agent.cfg.ID, r.GetSpent())
 		}
 	}
 	r.Result = &teamv1.Reply_Message{Message: m}
 	return x.reply(r)
 }
 
+// whole reports whether the artifacts, or without any the message at the end of the task, hold the
+// whole answer. If updates may be missing, artifacts do after their last chunk, and the message does
+// if the peer has sent no text before that the message does not begin with: it may only say that the
+// task is completed.
+func (x *exchange) whole(end *a2av1.Message) bool {
+	switch {
+	case !x.gap:
+		return true
+	case len(x.output.order) > 0:
+		return x.output.closed()
+	case len(end.GetParts()) == 0 || !x.begun():
+		return true
+	}
+	return x.latest != nil && strings.HasPrefix(agent.Text(end), agent.Text(x.latest))
+}
+
+// begun reports whether the peer has sent text of the task.
+func (x *exchange) begun() bool { return x.latest != nil || len(x.said) > 0 || x.past.begun }
+
 // last returns the last message of the agent: in a status of this call, else at the end
 // of the task's history; nil if that is not a message of the agent, or if the peer
 // sends no history.
 func (x *exchange) last() (*a2av1.Message, error) {
-	if x.latest != nil {
+	if x.latest != nil && !x.gap {
 		return x.latest, nil
 	}
 	r, err := x.glance(1)
@@ -257,7 +285,7 @@ func (x *exchange) artifact(a *a2av1.Artifact, add, last bool) error {
 	if ofMember(a) {
 		return nil
 	}
-	d, rest, err := x.output.fold(a, add)
+	d, rest, err := x.output.fold(a, add, last)
 	if err != nil {
 		return senseless(x.agent.cfg.ID, err.Error(), nil)
 	}
