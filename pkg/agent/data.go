@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/thoughts"
 )
 
 // Data returns the data of a message as encoding/json decodes it: the first of its Values. ok is false
@@ -47,29 +47,14 @@ func Values(m *a2av1.Message) []any {
 }
 
 func valuesIn(text string) []any {
-	for _, whole := range []string{text, afterThoughts(text)} {
+	answer := thoughts.After(text)
+	for _, whole := range []string{text, answer} {
 		var data any
 		if json.Unmarshal([]byte(whole), &data) == nil || json.Unmarshal([]byte(Unfenced(whole)), &data) == nil {
 			return []any{data}
 		}
 	}
-	return embedded(afterThoughts(text))
-}
-
-// endOfThoughts matches the end of a block of thoughts that is a line of its own.
-var endOfThoughts = regexp.MustCompile(`(?m)^[ \t]*</think>[ \t\r]*$`)
-
-// afterThoughts returns what follows the block of thoughts at the beginning of a text. Some models
-// write only the end of the block, because its beginning is a part of their prompt.
-func afterThoughts(text string) string {
-	if inside, ok := strings.CutPrefix(strings.TrimSpace(text), "<think>"); ok {
-		_, after, _ := strings.Cut(inside, "</think>")
-		return after
-	}
-	if at := endOfThoughts.FindStringIndex(text); at != nil {
-		return text[at[1]:]
-	}
-	return text
+	return embedded(answer)
 }
 
 // embedded returns the objects and arrays within a text that are not part of another one, in the order

@@ -37,6 +37,10 @@ func TestData(t *testing.T) {
 		`He said "{" and {"score": 9}`:                                `{"score":9}`,
 		`{"a": {"score": 9}, "b": `:                                   ``, // a part of what lacks its end
 		`<think>{"score": 9}`:                                         ``, // thoughts alone
+		"\ufeff{\"score\": 9}":                                        `{"score":9}`,
+		"\ufeff[1]":                                                   `[1]`,
+		"\n<thinking>{\"score\": 1}</thinking>{\"score\": 9}":         `{"score":9}`,
+		"<think>a<think>{\"score\": 1}</think></think>{\"score\": 9}": `{"score":9}`,
 		`The score is 9.`:                                             ``,
 		`func() {} []`:                                                `{}`,
 		``:                                                            ``,

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrStopped is returned if the consumer of the turn stopped reading.
-	ErrStopped = errors.New("stopped")
+	// errStopped is returned if the consumer of the turn stopped reading.
+	errStopped = errors.New("stopped")
 
 	errTooLong = errors.New("the response is larger than 64 MiB")
 )
@@ -30,12 +30,12 @@ func (e *notStreamError) Error() string {
 	return "the endpoint answered with " + e.mediaType + ", not with a stream"
 }
 
-// Attempt makes the single request of a turn. receive makes it through the Call and reads the
-// response. When Attempt returns, the connection is closed or available for the next turn. The error is
-// ErrStopped, the cause of the end of ctx, or an *agent.Error. Its Spent is marked as estimated if the
+// attempt makes the single request of a turn. receive makes it through the Call and reads the
+// response. When attempt returns, the connection is closed or available for the next turn. The error is
+// errStopped, the cause of the end of ctx, or an *agent.Error. Its Spent is marked as estimated if the
 // provider may bill the attempt: it has received the request, has not rejected it with an HTTP status, and
 // has sent an event.
-func (c *Config) Attempt(ctx context.Context, key string, receive func(context.Context, *Call) error) error {
+func (c *Config) attempt(ctx context.Context, key string, receive func(context.Context, *Call) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -45,14 +45,17 @@ func (c *Config) Attempt(ctx context.Context, key string, receive func(context.C
 	defer func() { call.close(whole) }()
 	err := receive(rctx, call)
 	switch {
-	case errors.Is(err, ErrStopped):
-		return ErrStopped
+	case errors.Is(err, errStopped):
+		return errStopped
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
 		return c.failure(call, err)
 	}
 	whole = true
+	if call.succeeded != nil {
+		call.succeeded()
+	}
 	return nil
 }
 
@@ -98,9 +101,9 @@ func (c *Config) explain(call *Call, err error) *agent.Error {
 	return c.unknown(lost, "the response of model %q was interrupted; try again", c.Name)
 }
 
-// Partly adds to an error of Attempt what the provider has reported of the usage before it. Input
+// partly adds to an error of attempt what the provider has reported of the usage before it. Input
 // tokens are reported at once and in full; the output so far is less than what is billed.
-func (p Price) Partly(err error, u agent.Usage) error {
+func (p Price) partly(err error, u agent.Usage) error {
 	var e *agent.Error
 	if !errors.As(err, &e) || !e.Spent.GetEstimated() || u.Input <= 0 {
 		return err

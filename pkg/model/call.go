@@ -41,6 +41,8 @@ type Call struct {
 	res    *http.Response
 	sent   atomic.Bool // the headers of the request have been written
 	idle   idleTimer
+
+	succeeded func() // called when the turn is complete; may be nil
 }
 
 // Rejection is the error for a response whose status is not 2xx.

@@ -9,38 +9,32 @@ import (
 	"mime"
 )
 
-// MaxPiece is the maximum size of one event, in bytes.
-const MaxPiece = 16 << 20
+// maxPiece is the maximum size of one event, in bytes.
+const maxPiece = 16 << 20
 
-// Events reads the data of server-sent events whose data is a single line, as providers send them.
+// events reads the data of server-sent events whose data is a single line, as providers send them.
 // Event names and comments are ignored. Some endpoints answer with a whole JSON document although a stream
 // was asked for, or with one on each line: each document, and each element of a list, is an event then.
-type Events struct {
+type events struct {
 	body  *bufio.Reader
 	media string // the media type of the response
 	lines *bufio.Scanner
 	docs  []json.RawMessage // events of a document that have not been returned
 	whole bool              // the response is a document
 	seen  bool              // there was an event
-	done  bool
+	done  bool              // the stream has ended with [DONE]
 }
 
-// Events returns a reader for the events of the response.
-func (c *Call) Events() *Events {
+// events returns a reader for the events of the response.
+func (c *Call) events() *events {
 	media, _, _ := mime.ParseMediaType(c.res.Header.Get("Content-Type"))
-	return &Events{body: bufio.NewReader(c.res.Body), media: media}
+	return &events{body: bufio.NewReader(c.res.Body), media: media}
 }
 
-// Whole reports whether the response is not a stream, but a document.
-func (e *Events) Whole() bool { return e.whole }
-
-// Done reports whether the stream has ended with the data [DONE].
-func (e *Events) Done() bool { return e.done }
-
-// Next returns the data of the next event, which is valid until the next call. It returns io.EOF
+// next returns the data of the next event, which is valid until the next call. It returns io.EOF
 // after the last event, and for the data [DONE].
-func (e *Events) Next() ([]byte, error) {
-	data, err := e.next()
+func (e *events) next() ([]byte, error) {
+	data, err := e.read()
 	switch {
 	case err == nil:
 		e.seen = true
@@ -50,7 +44,7 @@ func (e *Events) Next() ([]byte, error) {
 	return data, err
 }
 
-func (e *Events) next() ([]byte, error) {
+func (e *events) read() ([]byte, error) {
 	if e.lines == nil && !e.whole {
 		if err := e.begin(); err != nil {
 			return nil, err
@@ -78,7 +72,7 @@ func (e *Events) next() ([]byte, error) {
 }
 
 // begin decides by the first character whether the response is a stream or a document.
-func (e *Events) begin() error {
+func (e *events) begin() error {
 	for {
 		first, err := e.body.Peek(1)
 		if err != nil {
@@ -96,18 +90,18 @@ func (e *Events) begin() error {
 			return &notStreamError{e.media}
 		}
 		e.lines = bufio.NewScanner(e.body)
-		e.lines.Buffer(nil, MaxPiece)
+		e.lines.Buffer(nil, maxPiece)
 		return nil
 	}
 }
 
 // documents reads a response that is not a stream.
-func (e *Events) documents() error {
-	data, err := io.ReadAll(io.LimitReader(e.body, MaxPiece+1))
+func (e *events) documents() error {
+	data, err := io.ReadAll(io.LimitReader(e.body, maxPiece+1))
 	switch {
 	case err != nil:
 		return err
-	case len(data) > MaxPiece:
+	case len(data) > maxPiece:
 		return bufio.ErrTooLong
 	}
 	for d := json.NewDecoder(bytes.NewReader(data)); ; {
@@ -125,7 +119,7 @@ func (e *Events) documents() error {
 	}
 }
 
-func (e *Events) nextDocument() ([]byte, error) {
+func (e *events) nextDocument() ([]byte, error) {
 	if len(e.docs) == 0 {
 		return nil, io.EOF
 	}
@@ -134,10 +128,10 @@ func (e *Events) nextDocument() ([]byte, error) {
 	return doc, nil
 }
 
-// End returns the error of a response whose last event was followed by err. reason is the provider's reason
+// end returns the error of a response whose last event was followed by err. reason is the provider's reason
 // for the end of the turn; "" if none was received. A turn is complete once its reason was received,
 // whatever happens to the connection afterwards, and without a reason at [DONE].
-func (e *Events) End(reason string, err error) error {
+func (e *events) end(reason string, err error) error {
 	if broken := BrokenEnd(reason); broken != nil {
 		return broken
 	}

@@ -21,14 +21,14 @@ type Refusals struct {
 
 // Post sends a request without the parts that the endpoint has refused. If it is rejected, learn returns
 // the word for the part to blame; "" means that none is. Then the request is sent once more, without it,
-// and the word is remembered if that is accepted. without holds the words that body must heed.
+// and the word is remembered if the turn succeeds. without holds the words that body must heed.
 func (r *Refusals) Post(ctx context.Context, c *Call, path string, header http.Header, body func(without map[string]bool) any, learn func(without map[string]bool, why *Rejection) string) error {
 	without := r.copy()
 	for form := 1; ; form++ {
 		err := c.Post(ctx, path, header, body(without))
 		var why *Rejection
 		if !errors.As(err, &why) {
-			r.remember(without)
+			c.succeeded = func() { r.remember(without) }
 			return err
 		}
 		word := ""

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,6 +22,41 @@ type StreamError struct {
 
 func (e *StreamError) Error() string { return "the endpoint reported: " + string(e.Body) }
 
+// Reported returns the *StreamError of an event that reports a failure in one of the forms of readReport, and
+// nil for any other.
+func Reported(event []byte) error {
+	var doc any
+	failed := json.Unmarshal(event, &doc) != nil // a text
+	if list, ok := doc.([]any); ok && len(list) > 0 {
+		doc = list[0]
+	}
+	object, _ := doc.(map[string]any)
+	for _, key := range append([]string{"errors"}, said...) {
+		failed = failed || holds(object[key])
+	}
+	if failed || object["type"] == "error" || object["object"] == "error" {
+		return &StreamError{Body: bytes.Clone(event)}
+	}
+	return nil
+}
+
+// Holds reports whether the value of a field of an event says something: whether it is not missing, null, false,
+// zero or empty.
+func Holds(raw json.RawMessage) bool {
+	var v any
+	return len(raw) > 0 && json.Unmarshal(raw, &v) == nil && holds(v)
+}
+
+func holds(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return len(v) > 0
+	case map[string]any:
+		return len(v) > 0
+	}
+	return !slices.Contains([]any{nil, false, 0.0, ""}, v)
+}
+
 // report is what an endpoint says about a failure.
 type report struct {
 	status     int
@@ -31,7 +67,7 @@ type report struct {
 
 // readReport reads the body of an error in any of the forms that endpoints use: {"error": {"message"}} of
 // OpenAI, Anthropic and Google, {"error": "text"}, {"message"} and {"detail"} of gateways and of FastAPI, a
-// list of these, or a text. status is 0 for an error within a stream, which has its own.
+// list of these, or a text. status is 0 for an error within a response of 200, which may have its own.
 func readReport(status int, body []byte) *report {
 	r := &report{status: status, words: strings.TrimSpace(string(body))}
 	var doc any
@@ -72,7 +108,7 @@ func (r *report) read(doc any) {
 
 // fields reads the codes of an object, and the delay that Google's errors have among their details.
 func (r *report) fields(object map[string]any) {
-	for _, key := range []string{"code", "type", "status", "object"} {
+	for _, key := range []string{"code", "type", "status", "object", "error"} {
 		switch v := object[key].(type) {
 		case string:
 			r.codes = append(r.codes, strings.ToLower(v))
@@ -92,13 +128,16 @@ func (r *report) fields(object map[string]any) {
 	}
 }
 
+// said are the fields of errors that are for people, in the order in which they are shown. Sources: error and
+// error_description of OAuth 2, title and detail of RFC 9457; see readReport for the others.
+var said = []string{"error", "title", "message", "detail", "msg", "error_description"}
+
 // sentence returns the text of an error for people. whole reports that the objects and lists in other fields
 // say nothing more to people than it does.
 func sentence(object map[string]any) (text string, whole bool) {
-	for _, key := range []string{"message", "detail", "error", "msg"} {
-		if s, ok := object[key].(string); ok && s != "" {
-			text = s
-			break
+	for _, key := range said {
+		if s, ok := object[key].(string); ok && !strings.Contains(text, s) {
+			text = strings.TrimPrefix(text+": "+s, ": ")
 		}
 	}
 	for key, v := range object {
@@ -125,7 +164,8 @@ func repeats(v any, text string) bool {
 	return true
 }
 
-// ownStatus returns the HTTP status that corresponds to an error within a stream.
+// ownStatus returns the HTTP status that corresponds to an error within a response of 200: that, if it is not
+// known.
 func (r *report) ownStatus() int {
 	for _, code := range r.codes {
 		if n, err := strconv.Atoi(code); err == nil && n >= 400 && n <= 599 {
@@ -137,7 +177,7 @@ func (r *report) ownStatus() int {
 			return status
 		}
 	}
-	return http.StatusInternalServerError
+	return http.StatusOK
 }
 
 // statusOf is the HTTP status of the words that OpenAI, Anthropic and Google use in errors.
@@ -149,7 +189,9 @@ var statusOf = map[string]int{
 	"not_found_error": http.StatusNotFound, "not_found": http.StatusNotFound, "model_not_found": http.StatusNotFound,
 	"request_too_large": http.StatusRequestEntityTooLarge,
 	"rate_limit_error":  http.StatusTooManyRequests, "rate_limit_exceeded": http.StatusTooManyRequests, "resource_exhausted": http.StatusTooManyRequests,
-	"overloaded_error": statusOverloaded, "unavailable": http.StatusServiceUnavailable,
+	"overloaded_error": statusOverloaded, "unavailable": http.StatusServiceUnavailable, "timeout_error": http.StatusGatewayTimeout,
+	"server_error": http.StatusInternalServerError, "api_error": http.StatusInternalServerError, "internal": http.StatusInternalServerError,
+	"internal_error": http.StatusInternalServerError, "internal_server_error": http.StatusInternalServerError,
 }
 
 // statusOverloaded is a status that only Anthropic uses.
@@ -160,10 +202,10 @@ func (r *report) has(codes ...string) bool {
 	return slices.ContainsFunc(codes, func(c string) bool { return slices.Contains(r.codes, c) })
 }
 
-// Filtered returns the code with which an endpoint has refused a prompt because of its contents, or "".
+// filtered returns the code with which an endpoint has refused a prompt because of its contents, or "".
 // Sources: Azure OpenAI (content_filter), OpenAI (content_policy_violation, invalid_prompt), Moonshot
 // (content_filter), Alibaba (data_inspection_failed).
-func (r *Rejection) Filtered() string {
+func (r *Rejection) filtered() string {
 	for _, code := range readReport(r.Status, r.Body).codes {
 		if slices.Contains([]string{"content_filter", "content_policy_violation", "invalid_prompt", "data_inspection_failed", "datainspectionfailed"}, code) {
 			return "content_filter"
@@ -172,12 +214,20 @@ func (r *Rejection) Filtered() string {
 	return ""
 }
 
-// Blames reports whether the body of a rejection of the request's form has one of the words. The case of
-// letters does not matter. llama-cpp-python 0.3.36 answers with 500.
+// Blames reports whether the body of a rejection of the request's form, with a status of 400 or 422, has one of
+// the words. The case of letters does not matter.
 func (r *Rejection) Blames(words ...string) bool {
-	if !slices.Contains([]int{http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusNotImplemented}, r.Status) {
-		return false
-	}
+	return (r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity) && r.has(words...)
+}
+
+// BlamesAs500 is like Blames for endpoints that were seen to reject a part of a request with 500. The body must
+// have all the words, because a status of 5xx can mean anything.
+func (r *Rejection) BlamesAs500(words ...string) bool {
+	return r.Status == http.StatusInternalServerError && !slices.ContainsFunc(words, func(w string) bool { return !r.has(w) })
+}
+
+// has reports whether the body has one of the words.
+func (r *Rejection) has(words ...string) bool {
 	body := strings.ToLower(string(r.Body))
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(body, w) })
 }
@@ -220,10 +270,14 @@ func (r *report) kind() failure {
 	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden,
 		r.has("invalid_api_key", "api_key_invalid", "authentication_error", "no_db_connection"), badKey.MatchString(r.words):
 		return keyless
+	case tooMuch.MatchString(r.words) && !sum.MatchString(r.words):
+		return declined
 	case r.status == http.StatusRequestEntityTooLarge, r.has("context_length_exceeded", "exceed_context_size_error"), overflow.MatchString(r.words):
 		return tooLong
 	case r.status == http.StatusNotFound, r.status == http.StatusGone, r.has("model_not_found"), badModel.MatchString(r.words):
 		return unknown
+	case r.status == http.StatusOK:
+		return failing
 	}
 	return declined
 }
@@ -244,9 +298,18 @@ var (
 	overflow = regexp.MustCompile(`(?i)context[ _]?(length|window|size|limit)|(prompt|input) (is |are )?too long|too many tokens` +
 		`|token (count|limit).{0,80}exceed|exceed(s|ed)?\b.{0,40}(token|context)|max(imum)? (prompt|model|input|sequence) length` +
 		`|prompt exceeds|range of input length|reduce the length|must (be <=|have less than).{0,20}(\d|token)`)
-	// The names of our limit in requests.
-	outputLimit = regexp.MustCompile(`(?i)max_(completion_|output_|new_)?tokens|maxOutputTokens`)
+	// The names of our limit in requests; the last one is Bedrock's.
+	outputLimit = regexp.MustCompile(`(?i)` + outputName)
+	// Our limit is too high for the model, or for the rest of its context. OpenAI and vLLM: is too large;
+	// newer vLLM: cannot be greater than; Groq and TGI: must be; Mistral and FastAPI: should be less; Anthropic:
+	// N > M; Bedrock: exceeds; Gemini: supported range; DeepSeek and Alibaba: range of.
+	tooMuch = regexp.MustCompile(`(?i)` + outputName + `.{0,60}?(too (large|high|big)|(must|should) (be|not)\b|[:= ]\d+ ?> ?\d|cannot (be|exceed)|exceeds|supported range)` +
+		`|range of ` + outputName)
+	// It is too high together with the prompt: Anthropic and TGI.
+	sum = regexp.MustCompile("(?i)(\\+|\\band) *[`'\"]?" + outputName + "|" + outputName + "[`'\"]? *\\+")
 )
+
+const outputName = `(max_(completion_|output_|new_)?tokens|maxOutputTokens|maximum tokens you requested)`
 
 // message returns the text of a failure for callers. words are what the endpoint says, cleaned.
 func (f failure) message(name string, status int, words string) string {

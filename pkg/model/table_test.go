@@ -75,17 +75,33 @@ func TestKindsOfFailures(t *testing.T) {
 			`429 {"error":{"code":429,"message":"You exceeded your current quota, please check your plan.","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"13s"}]}}`,
 			`0 {"error":{"type":"rate_limit_error"}}`,
 		},
-		"failing": {`500 `, `529 {"type":"error","error":{"type":"overloaded_error"}}`, `0 {"error":{"message":"engine died","type":null,"code":"500"}}`, `0 {"error":"text"}`, `408 `},
+		"failing": {`500 `, `529 {"type":"error","error":{"type":"overloaded_error"}}`, `0 {"error":{"message":"engine died","type":null,"code":"500"}}`, `0 {"error":"text"}`, `408 `, `0 {"detail":"no"}`, `0 {"type":"error"}`, `0 {"error":{"type":"server_error","message":"trace"}}`},
 		"refused": {
 			`400 {"error":{"message":"Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"}}`, `422 {"detail":[{"msg":"Extra inputs are not permitted"}]}`, `400 null`, `409 [1]`,
+			`400 {"error":{"message":"max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.","param":"max_tokens","code":"invalid_value"}}`,
+			`400 {"object":"error","message":"'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 12 input tokens (5000 > 4096 - 12).","type":"BadRequestError","code":400}`,
+			`400 {"error":{"message":"max_tokens=5000 cannot be greater than max_model_len=max_total_tokens=4096. Please request fewer output tokens."}}`,
+			`400 {"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: 128000 > 8192, which is the maximum allowed number of output tokens for claude-test"}}`,
+			"400 {\"error\":{\"message\":\"`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the `context_window` for this model\"}}",
+			"422 {\"error\":\"Input validation error: `max_new_tokens` must be <= 512. Given: 5000\"}", `400 {"error":{"message":"max_tokens must be <= 4096"}}`,
+			`422 {"detail":[{"loc":["body","max_tokens"],"msg":"Input should be less than or equal to 4096"}]}`,
+			`400 {"message":"The maximum tokens you requested exceeds the model limit of 4096. Try again with a maximum tokens value that is lower than 4096."}`,
+			`400 {"error":{"code":400,"message":"Unable to submit request because it has a maxOutputTokens value of 100000 but the supported range is from 1 (inclusive) to 8193 (exclusive)."}}`,
+			`400 {"error":{"message":"Range of max_tokens should be [1, 8192]"}}`,
 			`400 {"error":{"message":"Conversation roles must alternate user/assistant/user/assistant/..."}}`,
 		},
 	} {
 		for _, b := range bodies {
 			status, body, _ := strings.Cut(b, " ")
 			n := map[string]int{"0": 0, "400": 400, "401": 401, "402": 402, "403": 403, "404": 404, "408": 408, "409": 409, "410": 410, "413": 413, "422": 422, "429": 429, "500": 500, "529": 529}[status]
-			if got := readReport(n, []byte(body)).kind().name; got != want {
-				t.Errorf("%s is %q, want %q", b, got, want)
+			r := readReport(n, []byte(body))
+			got := r.kind()
+			if got.name != want {
+				t.Errorf("%s is %q, want %q", b, got.name, want)
+			}
+			named := strings.Contains(got.message("m", r.status, r.words), "max_output_tokens of the model")
+			if ours := strings.Contains(strings.ToLower(b), "max") && want == "refused"; ours && !named {
+				t.Errorf("%s: %s", b, got.message("m", r.status, r.words))
 			}
 		}
 	}

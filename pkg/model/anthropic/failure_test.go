@@ -56,7 +56,7 @@ func TestFailures(t *testing.T) {
 		"error in the stream": {fakellm.Turn{Raw: start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", piece) + event("error", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)}, true, true, "(HTTP 529)"},
 		"limit in the stream": {fakellm.Turn{Raw: event("error", `{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}`)}, true, true, "(HTTP 429)"},
 		"refused in stream":   {fakellm.Turn{Raw: event("error", `{"type":"error","error":{"type":"invalid_request_error","message":"Bad tool"}}`)}, false, true, "(HTTP 400): Bad tool"},
-		"error without words": {fakellm.Turn{Raw: event("error", `{"type":"error"}`)}, true, true, "(HTTP 500)"},
+		"error without words": {fakellm.Turn{Raw: event("error", `{"type":"error"}`)}, true, true, "(HTTP 200)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			llm, m := serve(t, c.turn)
@@ -203,4 +203,11 @@ func sorted(b []byte) []byte {
 	var content []map[string]string
 	model.UnpackState(b, "anthropic", modeltest.Agent, &content)
 	return model.PackState("anthropic", modeltest.Agent, content)
+}
+
+// TestReportsWithinResponses: a failure that an endpoint reports with 200 is an error with its text.
+func TestReportsWithinResponses(t *testing.T) {
+	modeltest.Reports(t, func(c *http.Client) agent.Model {
+		return connect(t, anthropic.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
+	})
 }

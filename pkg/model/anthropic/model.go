@@ -4,9 +4,7 @@ package anthropic
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
-	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -75,49 +73,29 @@ func (m *Model) Files() agent.Files { return m.config.Files(provider, "*/*") }
 
 // Generate implements agent.Model.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
-	return func(yield func(agent.ModelChunk, error) bool) {
-		a := &answer{}
-		var thinking model.Thinking // of models behind gateways
-		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
-			return m.receive(ctx, c, req, a, func(text string) bool {
-				text = thinking.Add(text)
-				return text == "" || yield(agent.ModelChunk{Text: text}, nil)
-			})
-		})
-		switch {
-		case errors.Is(err, model.ErrStopped):
-		case err != nil:
-			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used))
-		default:
-			if rest := thinking.End(); rest != "" && !yield(agent.ModelChunk{Text: rest}, nil) {
-				return
-			}
-			turn := m.turn(a)
-			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used, a.counted), MaxOutput: m.maxOutput(req)}, nil)
+	return m.config.Generate(ctx, req, func() model.Exchange {
+		return model.Exchange{
+			Send:   func(ctx context.Context, c *model.Call) error { return m.send(ctx, c, req) },
+			Answer: &answer{by: m.config.Name}, MaxOutput: m.maxOutput(req),
 		}
-	}
+	})
 }
 
-// turn converts a complete answer.
-func (m *Model) turn(a *answer) *teamv1.Turn {
-	t := &teamv1.Turn{FinishReason: a.finish, End: model.EndOf(a.finish), Model: a.model}
-	if t.Model == "" {
-		t.Model = m.config.Name
-	}
-	thinks, text, blocks := false, strings.Builder{}, a.content()
+// Turn implements model.Answer.
+func (a *answer) Turn(text, _ string) *teamv1.Turn {
+	t := &teamv1.Turn{Text: text, FinishReason: a.finish, Model: a.model}
+	thinks, blocks := false, a.content()
 	for _, b := range blocks {
 		switch b.Type {
 		case "text":
-			text.WriteString(b.Text)
 		case "tool_use":
 			t.ToolCalls = append(t.ToolCalls, b.call())
 		default:
 			thinks = true
 		}
 	}
-	t.Text = model.WithoutThinking(text.String())
 	if thinks {
-		t.State = model.PackState(provider, m.config.Name, blocks)
+		t.State = model.PackState(provider, a.by, blocks)
 	}
 	return t
 }

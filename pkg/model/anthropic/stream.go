@@ -1,8 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,37 +11,15 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request, assembles the answer and calls text with each piece of text.
-func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
-	if err := m.send(ctx, c, req); err != nil {
-		return err
-	}
-	events := c.Events()
-	for !a.stopped {
-		data, err := events.Next()
-		if err != nil {
-			return events.End(a.finish, err)
-		}
-		piece, err := a.add(data)
-		if err != nil {
-			return err
-		}
-		if piece != "" && !text(piece) {
-			return model.ErrStopped
-		}
-	}
-	return events.End(a.finish, io.EOF)
-}
-
 // answer is an answer that is assembled from events.
 type answer struct {
+	by      string // the name of the model in the configuration
 	blocks  []*partialBlock
 	places  map[int64]int // index in blocks by the index in the stream
 	finish  string
 	model   string
 	used    agent.Usage
 	counted bool // used includes all output; the first report does not
-	stopped bool
 }
 
 // partialBlock is a block that is still being received.
@@ -63,22 +39,22 @@ func (a *answer) content() []*block {
 	return out
 }
 
-// add adds an event and returns the text it contains. Fields of another type than documented are
-// ignored, because kinds of events that are still unknown may have them.
-func (a *answer) add(data []byte) (string, error) {
+// Add implements model.Answer. Fields of another type than documented are ignored, because kinds of events that
+// are still unknown may have them.
+func (a *answer) Add(data []byte) (string, error) {
 	var ev event
 	var odd *json.UnmarshalTypeError
 	if err := json.Unmarshal(data, &ev); err != nil && (!errors.As(err, &odd) || odd.Field == "") {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
 	switch ev.Type {
-	case "error":
-		return "", &model.StreamError{Body: bytes.Clone(data)}
+	case "error", "":
+		return "", model.Reported(data)
 	case "message_start":
 		a.model = ev.Message.Model
 		a.count(&ev.Message.Usage)
 	case "message":
-		return a.message(data), nil
+		return a.message(data), a.stopped()
 	case "content_block_start":
 		return a.open(&ev), nil
 	case "content_block_delta":
@@ -88,11 +64,25 @@ func (a *answer) add(data []byte) (string, error) {
 		a.counted = ev.Usage.Output != nil
 		a.count(&ev.Usage)
 	case "message_stop":
-		a.stopped = a.finish != ""
+		return "", a.stopped()
 	default: // pings, ends of blocks, and future kinds
 	}
 	return "", nil
 }
+
+// stopped returns io.EOF if the reason for the end is known.
+func (a *answer) stopped() error {
+	if a.finish != "" {
+		return io.EOF
+	}
+	return nil
+}
+
+// Finish implements model.Answer.
+func (a *answer) Finish(bool) string { return a.finish }
+
+// Used implements model.Answer.
+func (a *answer) Used() (agent.Usage, bool) { return a.used, a.counted }
 
 // count applies a report of the usage, in which tokens of the prompt cache do not count as input. A
 // later report repeats an earlier one, wholly or in part.
@@ -124,7 +114,7 @@ func (a *answer) message(data []byte) string {
 			a.blocks[at].input.Write(ev.ContentBlock.Input)
 		}
 	}
-	a.model, a.finish, a.counted, a.stopped = m.Model, m.StopReason, m.Usage.Output != nil, m.StopReason != ""
+	a.model, a.finish, a.counted = m.Model, m.StopReason, m.Usage.Output != nil
 	a.count(&m.Usage)
 	return text
 }

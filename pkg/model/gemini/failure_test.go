@@ -217,3 +217,10 @@ func FuzzP17_Stream(f *testing.F) {
 		}
 	})
 }
+
+// TestReportsWithinResponses: a failure that an endpoint reports with 200 is an error with its text.
+func TestReportsWithinResponses(t *testing.T) {
+	modeltest.Reports(t, func(c *http.Client) agent.Model {
+		return connect(t, gemini.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
+	})
+}

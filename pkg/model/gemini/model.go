@@ -3,7 +3,6 @@ package gemini
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -63,38 +62,20 @@ func (m *Model) Files() agent.Files { return m.config.Files(provider, "*/*") }
 // Generate implements agent.Model. Tokens of thoughts count as output tokens. The provider sends
 // arguments of calls as JSON objects only.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
-	return func(yield func(agent.ModelChunk, error) bool) {
-		a := &answer{}
-		var thinking model.Thinking // of models behind gateways
-		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
-			return m.receive(ctx, c, req, a, func(text string) bool {
-				text = thinking.Add(text)
-				return text == "" || yield(agent.ModelChunk{Text: text}, nil)
-			})
-		})
-		switch {
-		case errors.Is(err, model.ErrStopped):
-		case err != nil:
-			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used))
-		default:
-			if rest := thinking.End(); rest != "" && !yield(agent.ModelChunk{Text: rest}, nil) {
-				return
-			}
-			turn := m.turn(a, req)
-			yield(agent.ModelChunk{Turn: turn, Spent: m.config.Price.Spent(turn, a.used, a.counted), MaxOutput: m.config.Output(req.MaxOutput)}, nil)
+	return m.config.Generate(ctx, req, func() model.Exchange {
+		return model.Exchange{
+			Send:   func(ctx context.Context, c *model.Call) error { return m.send(ctx, c, req) },
+			Answer: &answer{by: m.config.Name, before: req.Messages}, MaxOutput: m.config.Output(req.MaxOutput),
 		}
-	}
+	})
 }
 
-// turn converts a complete answer. Calls without an id get one that is unique in the conversation.
-func (m *Model) turn(a *answer, req *agent.ModelRequest) *teamv1.Turn {
-	t := &teamv1.Turn{Text: model.WithoutThinking(a.text.String()), FinishReason: a.finish, End: model.EndOf(a.finish), Model: a.model}
-	if t.Model == "" {
-		t.Model = m.config.Name
-	}
+// Turn implements model.Answer. Calls without an id get one that is unique in the conversation.
+func (a *answer) Turn(text, _ string) *teamv1.Turn {
+	t := &teamv1.Turn{Text: text, FinishReason: a.finish, Model: a.model}
 	parts, signed := a.content()
 	turn := 1
-	for _, msg := range req.Messages {
+	for _, msg := range a.before {
 		if msg.Role == agent.RoleAssistant {
 			turn++
 		}
@@ -108,7 +89,7 @@ func (m *Model) turn(a *answer, req *agent.ModelRequest) *teamv1.Turn {
 		}
 	}
 	if signed {
-		t.State = model.PackState(provider, m.config.Name, parts)
+		t.State = model.PackState(provider, a.by, parts)
 	}
 	return t
 }

@@ -1,8 +1,6 @@
 package gemini
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,29 +10,10 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request, assembles the answer and calls text with each piece of text.
-func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
-	if err := m.send(ctx, c, req); err != nil {
-		return err
-	}
-	for events := c.Events(); ; {
-		data, err := events.Next()
-		if err != nil {
-			return events.End(a.finish, err)
-		}
-		piece, err := a.add(data)
-		if err != nil {
-			return err
-		}
-		if piece != "" && !text(piece) {
-			return model.ErrStopped
-		}
-	}
-}
-
 // answer is an answer that is assembled from the events of the stream.
 type answer struct {
-	text   strings.Builder
+	by     string               // the name of the model in the configuration
+	before []agent.ModelMessage // the conversation
 	parts  []*partialPart
 	finish string
 	model  string
@@ -49,14 +28,14 @@ type partialPart struct {
 	text strings.Builder
 }
 
-// add adds an event and returns the text it contains.
-func (a *answer) add(data []byte) (string, error) {
+// Add implements model.Answer.
+func (a *answer) Add(data []byte) (string, error) {
 	var ev event
 	if err := json.Unmarshal(data, &ev); err != nil {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	if len(ev.Error) > 0 && string(ev.Error) != "null" {
-		return "", &model.StreamError{Body: bytes.Clone(data)}
+	if ev.Candidates == nil && ev.UsageMetadata == nil && ev.Feedback == nil || model.Holds(ev.Error) {
+		return "", model.Reported(data)
 	}
 	return a.fold(&ev), nil
 }
@@ -90,9 +69,14 @@ func (a *answer) fold(ev *event) string {
 			text += a.part(p)
 		}
 	}
-	a.text.WriteString(text)
 	return text
 }
+
+// Finish implements model.Answer.
+func (a *answer) Finish(bool) string { return a.finish }
+
+// Used implements model.Answer.
+func (a *answer) Used() (agent.Usage, bool) { return a.used, a.counted }
 
 // part adds a part and returns the text for the reader. A part that consists only of a signature is
 // dropped, because it could not be sent back: parts must not be empty.

@@ -103,18 +103,9 @@ type chunk struct {
 	Object  text            `json:"object"`
 	Model   text            `json:"model"`
 	Error   json.RawMessage `json:"error"`
-	Message text            `json:"message"` // of an error without "error"
-	Detail  json.RawMessage `json:"detail"`  // likewise
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
 }
-
-// fails reports whether a chunk is an error.
-func (c *chunk) fails() bool {
-	return isSet(c.Error) || c.Object == "error" || c.Choices == nil && c.Usage == nil && (c.Message != "" || isSet(c.Detail))
-}
-
-func isSet(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 type choice struct {
 	Index        model.Count `json:"index"`

@@ -163,3 +163,10 @@ func TestSecretsStayInside(t *testing.T) {
 		}
 	}
 }
+
+// TestReportsWithinResponses: a failure that an endpoint reports with 200 is an error with its text.
+func TestReportsWithinResponses(t *testing.T) {
+	modeltest.Reports(t, func(c *http.Client) agent.Model {
+		return connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
+	})
+}

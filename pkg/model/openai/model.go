@@ -4,11 +4,9 @@ package openai
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
@@ -72,22 +70,10 @@ func (m *Model) Files() agent.Files {
 // Generate implements agent.Model. Reasoning is not part of the text. That of a turn with calls, and
 // whatever else the endpoint sends beside them, is stored in Turn.state.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
-	return func(yield func(agent.ModelChunk, error) bool) {
-		a := &answer{}
-		err := m.config.Attempt(ctx, req.Key, func(ctx context.Context, c *model.Call) error {
-			return m.receive(ctx, c, req, a, func(text string) bool { return yield(agent.ModelChunk{Text: text}, nil) })
-		})
-		switch {
-		case errors.Is(err, model.ErrStopped):
-		case err != nil:
-			yield(agent.ModelChunk{}, m.config.Price.Partly(err, a.used()))
-		default:
-			turn := a.turn(m.config.Name)
-			spent := m.config.Price.Spent(turn, a.used(), a.counted)
-			if a.rejected {
-				spent = &teamv1.Spent{}
-			}
-			yield(agent.ModelChunk{Turn: turn, Spent: spent, MaxOutput: m.config.Output(req.MaxOutput)}, nil)
+	return m.config.Generate(ctx, req, func() model.Exchange {
+		return model.Exchange{
+			Send:   func(ctx context.Context, c *model.Call) error { return m.send(ctx, c, req) },
+			Answer: &answer{by: m.config.Name}, MaxOutput: m.config.Output(req.MaxOutput),
 		}
-	}
+	})
 }

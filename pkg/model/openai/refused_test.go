@@ -178,3 +178,38 @@ func TestPromptIsFiltered(t *testing.T) {
 		t.Errorf("%v, %v, %v", a.Turn, a.Spent, a.Err)
 	}
 }
+
+// TestNothingIsLearnedFromOtherFailures: a part of the request is not left out because an endpoint that failed, or
+// that refused something else, has named it, and not after a turn that has not succeeded either.
+func TestNothingIsLearnedFromOtherFailures(t *testing.T) {
+	schema := modeltest.Ask("x")
+	schema.Schema = []byte(`{"type":"object"}`)
+	for name, turns := range map[string][]fakellm.Turn{
+		"500":             {{Status: 500, Message: "worker died while it handled stream_options"}, {Status: 500, Message: "response_format: out of memory"}},
+		"501":             {{Status: 501, Message: "stream_options"}},
+		"503":             {{Status: 503, Message: "no worker for response_format"}},
+		"429":             {{Status: 429, Message: "stream_options"}},
+		"then lost":       {{Status: 400, Message: "stream_options"}, {Broken: true}},
+		"then an error":   {{Status: 400, Message: "stream_options"}, {Raw: events(`{"error":{"message":"died"}}`)}},
+		"then cut off":    {{Status: 400, Message: "stream_options"}, {Text: "a", NoFinish: true}},
+		"then no stream":  {{Status: 400, Message: "response_format"}, {Raw: "<html>"}},
+		"then overloaded": {{Status: 400, Message: "response_format"}, {Status: 503}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			llm, m := serve(t, append(turns, fakellm.Turn{Text: "ok", Forever: true})...)
+			for len(llm.Requests()) < len(turns) {
+				if a := modeltest.Collect(t.Context(), t, m, schema); a.Err == nil {
+					t.Fatal(a.Turn)
+				}
+			}
+			if a := modeltest.Collect(t.Context(), t, m, schema); a.Err != nil {
+				t.Fatal(a.Err)
+			}
+			last := string(llm.Requests()[len(turns)].Body)
+			if len(llm.Requests()) != len(turns)+1 || !strings.Contains(last, "stream_options") || !strings.Contains(last, "json_schema") {
+				t.Errorf("%d requests, the last one: %s", len(llm.Requests()), last)
+			}
+		})
+	}
+}

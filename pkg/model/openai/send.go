@@ -44,7 +44,8 @@ func (m *Model) header() http.Header {
 // blame returns what to send differently after a rejection, or "". Nothing but its text says so.
 func (m *Model) blame(req *agent.ModelRequest, without map[string]bool, why *model.Rejection) string {
 	r := m.request(req, without)
-	format := why.Blames("response_format", "json_schema", "json_object", "guided", "grammar", "structured output")
+	format := why.Blames("response_format", "json_schema", "json_object", "guided", "grammar", "structured output") ||
+		why.BlamesAs500("response_format", "validation error") // llama-cpp-python 0.3.36, see docs/models.md
 	switch {
 	case r.StreamOptions != nil && why.Blames("stream_options", "include_usage"):
 		return usageInStream

@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,42 +14,10 @@ import (
 	"github.com/agentteams/team-server/pkg/model"
 )
 
-// receive makes the request, assembles the answer and calls text with each piece of text.
-func (m *Model) receive(ctx context.Context, c *model.Call, req *agent.ModelRequest, a *answer, text func(string) bool) error {
-	err := m.send(ctx, c, req)
-	var rejected *model.Rejection
-	if errors.As(err, &rejected) && rejected.Filtered() != "" {
-		a.finish, a.rejected = rejected.Filtered(), true
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for events := c.Events(); ; {
-		data, err := events.Next()
-		if err != nil {
-			if err = events.End(a.end(events.Whole()), err); err == nil {
-				if rest := a.rest(); rest != "" && !text(rest) {
-					return model.ErrStopped
-				}
-			}
-			return err
-		}
-		piece, err := a.add(data)
-		if err != nil {
-			return err
-		}
-		if piece != "" && !text(piece) {
-			return model.ErrStopped
-		}
-	}
-}
-
 // answer is an answer that is assembled from chunks.
 type answer struct {
-	text     strings.Builder
+	by       string          // the name of the model in the configuration
 	raw      strings.Builder // the text with its reasoning
-	thinking model.Thinking
 	calls    []*call
 	places   map[model.Count]int // index in calls by the index in the stream
 	finish   string
@@ -61,7 +28,6 @@ type answer struct {
 	parts    []any     // the contents, if they are parts that are not only text
 	answered bool      // there was a choice
 	refused  bool      // the text is why the model refuses to answer
-	rejected bool      // the endpoint rejected the request because of its contents
 	counted  bool      // usage includes all output; some endpoints report it while they generate
 }
 
@@ -71,15 +37,15 @@ type call struct {
 	more collector
 }
 
-// add adds a chunk and returns the text it contains. Fields of another type than documented are ignored.
-func (a *answer) add(data []byte) (string, error) {
+// Add implements model.Answer. Fields of another type than documented are ignored.
+func (a *answer) Add(data []byte) (string, error) {
 	var c chunk
 	var odd *json.UnmarshalTypeError
 	if err := json.Unmarshal(data, &c); err != nil && (!errors.As(err, &odd) || odd.Field == "") {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	if c.fails() {
-		return "", &model.StreamError{Body: bytes.Clone(data)}
+	if len(c.Choices) == 0 && c.Usage == nil || c.Object == "error" || model.Holds(c.Error) {
+		return "", model.Reported(data)
 	}
 	a.model = cmp.Or(string(c.Model), a.model)
 	said := ""
@@ -100,8 +66,6 @@ func (a *answer) add(data []byte) (string, error) {
 		a.usage, a.counted = c.Usage, true
 	}
 	a.raw.WriteString(said)
-	said = a.thinking.Add(said)
-	a.text.WriteString(said)
 	return said, nil
 }
 
@@ -243,57 +207,46 @@ func (a *answer) place(index *model.Count, id string) *call {
 	return a.calls[at]
 }
 
-// used returns the usage that the endpoint has reported; it is zero if there is none. Some endpoints
-// count the tokens of reasoning only in the total.
-func (a *answer) used() agent.Usage {
+// Used implements model.Answer. Some endpoints count the tokens of reasoning only in the total.
+func (a *answer) Used() (used agent.Usage, whole bool) {
 	u := a.usage
 	if u == nil {
-		return agent.Usage{}
+		return used, false
 	}
 	return agent.Usage{
 		Input: int64(u.Prompt), Output: int64(max(u.Completion, u.Total-u.Prompt)),
 		CachedInput: int64(max(u.PromptDetail.Cached, u.CacheHit, u.Cached)), Reasoning: int64(u.CompletionDetail.Reasoning),
-	}
+	}, a.counted
 }
 
-// end returns the reason for the end of the answer. A whole answer is complete without one.
-func (a *answer) end(whole bool) string {
+// Finish implements model.Answer. A whole answer is complete without a reason.
+func (a *answer) Finish(whole bool) string {
 	if a.finish == "" && whole && a.answered {
 		return "stop"
 	}
 	return a.finish
 }
 
-// rest ends the text and returns what was held back of it.
-func (a *answer) rest() string {
-	rest := a.thinking.End()
-	a.text.WriteString(rest)
-	return rest
-}
-
-// turn converts a complete answer.
-func (a *answer) turn(name string) *teamv1.Turn {
+// Turn implements model.Answer.
+func (a *answer) Turn(text, raw string) *teamv1.Turn {
 	if a.refused {
 		a.finish = "refusal"
 	}
-	t := &teamv1.Turn{Text: a.text.String(), FinishReason: a.finish, End: model.EndOf(a.finish), Model: cmp.Or(a.model, name), Files: a.files}
-	if !a.thinking.Found() {
-		t.Text = model.AfterThinking(t.Text)
-	}
+	t := &teamv1.Turn{Text: text, FinishReason: a.finish, Model: a.model, Files: a.files}
 	for i, c := range a.calls {
 		if c.Id == "" { // the result of the call needs an id
 			c.Id = fmt.Sprintf("call_%d", i+1)
 		}
 		t.ToolCalls = append(t.ToolCalls, c.ToolCall)
 	}
-	if e := a.echo(t.Text); len(a.calls) > 0 && !e.empty() {
-		t.State = model.PackState(provider, name, e)
+	if e := a.echo(text, raw); len(a.calls) > 0 && !e.empty() {
+		t.State = model.PackState(provider, a.by, e)
 	}
 	return t
 }
 
 // echo returns what the endpoint has sent beside the text and the calls.
-func (a *answer) echo(text string) *echo {
+func (a *answer) echo(text, raw string) *echo {
 	e := &echo{Message: a.more.fields()}
 	for _, c := range a.calls {
 		e.Calls = append(e.Calls, c.more.fields())
@@ -301,8 +254,8 @@ func (a *answer) echo(text string) *echo {
 	switch {
 	case a.parts != nil:
 		e.Content, _ = json.Marshal(a.parts) //nolint:errchkjson // values of JSON
-	case a.raw.String() != text:
-		e.Content, _ = json.Marshal(a.raw.String()) //nolint:errchkjson // a text
+	case raw != text:
+		e.Content, _ = json.Marshal(raw) //nolint:errchkjson // a text
 	}
 	return e
 }

@@ -10,7 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/pkg/model"
+	"github.com/agentteams/team-server/internal/thoughts"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
 	"github.com/agentteams/team-server/pkg/model/openai"
 )
@@ -39,6 +39,7 @@ func TestDialects(t *testing.T) {
 		"CRLF":                           {strings.ReplaceAll(events(delta(`{"content":"a"}`), stop, "[DONE]"), "\n", "\r\n"), &teamv1.Turn{Text: "a"}},
 		"keep-alive comments":            {strings.Repeat(": processing\n\n", 1000) + events(delta(`{"content":"a"}`), stop), &teamv1.Turn{Text: "a"}},
 		"error null":                     {events(`{"error":null,"choices":[{"delta":{"content":"a"}}]}`, stop), &teamv1.Turn{Text: "a"}},
+		"an error that is empty":         {events(`{"error":"","choices":[{"delta":{"content":"a"}}]}`, `{"error":false,"detail":"","choices":[]}`, `{"error":{},"choices":[]}`, `{"error":0}`, stop, `{"message":null}`, "[DONE]"), &teamv1.Turn{Text: "a"}},
 		"no last newline":                {strings.TrimSpace(events(delta(`{"content":"a"}`), stop)), &teamv1.Turn{Text: "a"}},
 		"null content":                   {events(delta(`{"role":"assistant","content":null}`), delta(`{"content":"a"}`), stop), &teamv1.Turn{Text: "a"}},
 		"usage with choices":             {events(`{"usage":{"prompt_tokens":1},"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`), &teamv1.Turn{Text: "a"}},
@@ -108,7 +109,7 @@ func FuzzP17_Stream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid/v1", HTTPClient: modeltest.Answering("text/event-stream", body)})
 		a := modeltest.Tides(t, m)
-		if a.Err == nil && model.AfterThinking(strings.Join(a.Pieces, "")) != a.Turn.GetText() && strings.Join(a.Pieces, "") != a.Turn.GetText() {
+		if a.Err == nil && thoughts.After(strings.Join(a.Pieces, "")) != a.Turn.GetText() && strings.Join(a.Pieces, "") != a.Turn.GetText() {
 			t.Fatalf("the pieces are %q, the turn is %q", a.Pieces, a.Turn.GetText())
 		}
 		if a.Err != nil {

@@ -1,0 +1,44 @@
+package modeltest
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Reports tests that a response of 200 that reports a failure, in any of the forms that the bodies of 4xx have,
+// is an error with its text. connect returns a model whose endpoint is reached through a client.
+func Reports(t *testing.T, connect func(*http.Client) agent.Model) {
+	t.Helper()
+	for body, says := range map[string]string{
+		`{"detail":"No such lane."}`:                                    "No such lane.",
+		`{"detail":[{"loc":["body"],"msg":"No such lane."}]}`:           "No such lane.",
+		`{"message":"No such lane."}`:                                   "No such lane.",
+		`{"message":{"text":"No such lane."}}`:                          "No such lane.",
+		`{"msg":"No such lane."}`:                                       "No such lane.",
+		`{"status":"failure","message":"No such lane.","choices":null}`: "No such lane.",
+		`{"error":"No such lane."}`:                                     "No such lane.",
+		`{"error":{"message":"No such lane."}}`:                         "No such lane.",
+		`[{"error":{"message":"No such lane."}}]`:                       "No such lane.",
+		`{"errors":[{"message":"No such lane."}]}`:                      "No such lane.",
+		`{"error":"invalid_lane","error_description":"No such lane."}`:  "invalid_lane: No such lane.",
+		`{"title":"Bad lane","status":422,"detail":"No such lane."}`:    "Bad lane: No such lane.",
+		`{"error":true,"message":"No such lane."}`:                      "No such lane.",
+		`{"object":"error","message":"No such lane."}`:                  "No such lane.",
+		`No such lane.`: "No such lane.",
+		`{"error":{"message":"Your credit balance is too low."}}`:        "the quota of model",
+		`{"message":"This model's maximum context length is 10 tokens"}`: "shorten what the agent reads",
+	} {
+		for kind, sent := range map[string]string{"text/event-stream": "data: " + body + "\n\ndata: [DONE]\n\n", "application/json": body} {
+			if kind == "application/json" && !strings.ContainsAny(body[:1], "{[") {
+				continue
+			}
+			e := Failure(t, connect(Answering(kind, sent)))
+			if e.Reason != agent.ReasonUnavailable && e.Reason != agent.ReasonContextTooLong || !e.Fresh || !strings.Contains(e.Message, says) {
+				t.Errorf("%s %s: %v", kind, sent, e)
+			}
+		}
+	}
+}
