@@ -58,6 +58,10 @@ var servers = []server{
 		name: "vllm", hand: "0.32.0", title: "vLLM", variable: "TEAM_ENDPOINT_VLLM", start: byHand,
 		missing: map[string]string{"filtered": "it has no filter", "reasoning": "the model does not reason"},
 	},
+	{
+		name: "ollama", hand: "0.17.4", title: "Ollama", variable: "TEAM_ENDPOINT_OLLAMA", start: byHand,
+		missing: map[string]string{"filtered": "it has no filter", "reasoning": "the model does not reason", "wrong key": "it has no keys"},
+	},
 }
 
 // byHand is a server that runs at an address.
