@@ -2,19 +2,22 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/big"
-	"net/mail"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -33,17 +36,14 @@ func ReadToolAnswer(q *teamv1.ToolQuestion, m *a2av1.Message) (*teamv1.ToolAnswe
 	if err != nil {
 		return nil, err
 	}
-	var object map[string]any
 	text = strings.TrimSpace(text)
-	switch value, isJSON := decode(text); {
-	case data != nil:
-		object, _ = data.(map[string]any)
-		if object == nil {
-			return nil, fmt.Errorf("is not an object; %s", f.expected())
-		}
-	case isJSON && isObject(value):
-		object, _ = value.(map[string]any)
-	default:
+	if data == nil {
+		data, _ = decode(text)
+	} else if _, ok := data.(map[string]any); !ok {
+		return nil, fmt.Errorf("is not an object; %s", f.expected())
+	}
+	object, ok := data.(map[string]any)
+	if !ok {
 		return f.readWord(text)
 	}
 	if word, content, ok := f.action(object); ok {
@@ -58,8 +58,6 @@ func ReadToolAnswer(q *teamv1.ToolQuestion, m *a2av1.Message) (*teamv1.ToolAnswe
 	}
 	return f.accept(object)
 }
-
-func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
 
 // action returns the parts of an object of the form {"action": WORD, "content": OBJECT}. ok is false
 // if the object is not of that form, or if the form has a field with the name action.
@@ -100,173 +98,134 @@ func (f *ToolForm) readReserved(text string) (*teamv1.ToolAnswer, error) {
 	case len(f.fields) != 1 || text == "":
 		return nil, fmt.Errorf("is not a valid answer; %s", f.expected())
 	}
-	v, err := f.fields[0].fromText(text)
-	if err != nil {
-		return nil, err
-	}
-	return f.accept(map[string]any{f.fields[0].name: v})
+	return f.accept(map[string]any{f.fields[0].name: f.fields[0].fromText(text)})
 }
 
-// fromText returns the value that a text means.
-func (f *formField) fromText(text string) (any, error) {
+// fromText returns the value that a text means; the text itself if it is no such value.
+func (f *formField) fromText(text string) any {
 	switch f.Type {
 	case "string":
 		for _, c := range f.choices { // exact values have been read
 			if strings.EqualFold(text, c.title) && c.title != "" {
-				return c.value, nil
+				return c.value
 			}
 		}
-		return text, nil
+		return text
 	case "boolean":
-		switch strings.ToLower(text) {
-		case "yes", "true":
-			return true, nil
-		case "no", "false":
-			return false, nil
-		}
-		return nil, f.fault("must be true or false")
-	case "array":
-		if v, ok := decode(text); ok {
-			return v, nil
-		}
-		var list []any
-		for entry := range strings.SplitSeq(text, ",") {
-			list = append(list, strings.TrimSpace(entry))
-		}
-		return list, nil
+		text = cmp.Or(map[string]string{"yes": "true", "no": "false"}[strings.ToLower(text)], strings.ToLower(text))
 	}
 	if v, ok := decode(text); ok {
-		return v, nil
+		return v
 	}
-	return text, nil
+	if f.Type != "array" {
+		return text
+	}
+	var list []any
+	for entry := range strings.SplitSeq(text, ",") {
+		list = append(list, strings.TrimSpace(entry))
+	}
+	return list
 }
 
-func (f *formField) fault(format string, args ...any) error {
-	return fmt.Errorf("has a wrong value for the field %q: it "+format, append([]any{f.name}, args...)...)
-}
-
-// accept checks the fields, and adds the defaults of those that are missing.
+// accept adds the defaults of the fields that are missing, and checks all of them against the schema.
 func (f *ToolForm) accept(object map[string]any) (*teamv1.ToolAnswer, error) {
-	for name := range object {
-		if !slices.ContainsFunc(f.fields, func(field formField) bool { return field.name == name }) {
-			return nil, fmt.Errorf("has the field %q, which was not asked for; %s", name, f.expected())
-		}
-	}
 	content := map[string]any{}
+	maps.Copy(content, object)
 	for i := range f.fields {
 		field := &f.fields[i]
-		v, ok := object[field.name]
-		if !ok && field.Default != nil {
-			v, ok = decode(string(field.Default))
-			ok = ok && v != nil
-		}
-		switch {
-		case ok:
-			if err := field.check(v); err != nil {
-				return nil, err
-			}
+		_, given := object[field.name]
+		if v, ok := decode(string(field.Default)); ok && v != nil && !given {
 			content[field.name] = v
-		case field.required:
-			return nil, fmt.Errorf("has no value for the field %q, which is required; %s", field.name, f.expected())
 		}
 	}
-	if f.schema != nil {
-		if err := f.schema.Validate(heldFields(content)); err != nil {
-			return nil, fmt.Errorf("does not match the requested schema: %s", Excerpt(err.Error(), maxDescription))
+	for name, v := range content {
+		var ok bool
+		if content[name], ok = held(v); !ok {
+			return nil, fmt.Errorf("has a wrong value for the field %q: it must be a number that fits into 64 bits without losing digits", name)
 		}
+	}
+	var invalid *jsonschema.ValidationError
+	if err := f.schema.Validate(content); errors.As(err, &invalid) {
+		return nil, fmt.Errorf("%s; %s", strings.Join(f.faults(invalid), ", and "), f.expected())
 	}
 	return &teamv1.ToolAnswer{Action: teamv1.ToolAnswer_ACTION_ACCEPT, Content: encode(content)}, nil
 }
 
-// check returns an error that names the field if it may not have the value v.
-func (f *formField) check(v any) error {
-	switch f.Type {
-	case "boolean":
-		if _, ok := v.(bool); !ok {
-			return f.fault("must be true or false")
+// faults says what is wrong with which field.
+func (f *ToolForm) faults(e *jsonschema.ValidationError) []string {
+	var all []string
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			all = append(all, fmt.Sprintf("has no value for the field %q, which is required", name))
 		}
-		return nil
-	case "array":
-		return f.checkList(v)
-	case "string":
-		s, ok := v.(string)
-		if !ok {
-			return f.fault("must be a text")
+	case *kind.AdditionalProperties:
+		for _, name := range k.Properties {
+			all = append(all, fmt.Sprintf("has the field %q, which was not asked for", name))
 		}
-		return f.checkText(s)
-	}
-	return f.checkNumber(v)
-}
-
-func (f *formField) checkText(s string) error {
-	n := utf8.RuneCountInString(s)
-	switch {
-	case len(f.choices) > 0 && !f.lists(s):
-		return f.fault("must be %s", f.listed())
-	case f.MinLength != nil && n < *f.MinLength:
-		return f.fault("must have at least %s", counted(*f.MinLength, "character"))
-	case f.MaxLength != nil && n > *f.MaxLength:
-		return f.fault("must have at most %s", counted(*f.MaxLength, "character"))
-	case f.pattern != nil && !f.pattern.MatchString(s):
-		return f.fault("must match the pattern %s", f.Pattern)
-	}
-	switch f.Format {
-	case "email":
-		if a, err := mail.ParseAddress(s); err != nil || a.Address != s {
-			return f.fault("must be an email address")
-		}
-	case "uri":
-		if u, err := url.Parse(s); err != nil || u.Scheme == "" {
-			return f.fault("must be a URI, such as https://example.com/")
-		}
-	case "date":
-		if _, err := time.Parse(time.DateOnly, s); err != nil {
-			return f.fault("must be a date, such as 2026-01-31")
-		}
-	case "date-time":
-		if _, err := time.Parse(time.RFC3339, s); err != nil {
-			return f.fault("must be a time, such as 2026-01-31T09:30:00Z")
-		}
-	}
-	return nil
-}
-
-func (f *formField) checkNumber(v any) error {
-	var n big.Float
-	switch v := v.(type) {
-	case json.Number:
-		if _, ok := held(v); !ok {
-			return f.fault("must be a number that fits into 64 bits without losing digits")
-		}
-		if _, ok := n.SetString(v.String()); !ok {
-			return f.fault("must be a number")
-		}
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return f.fault("must be a number")
-		}
-		n.SetFloat64(v)
 	default:
-		return f.fault("must be a number")
-	}
-	if f.Type == "integer" && !n.IsInt() {
-		return f.fault("must be a whole number")
-	}
-	for _, l := range f.limits() {
-		var bound big.Float
-		if _, ok := bound.SetString(l.bound.String()); ok && !l.holds(n.Cmp(&bound)) {
-			return f.fault("must be %s", l.text())
+		if len(e.InstanceLocation) > 0 {
+			return []string{f.wrong(e)}
+		}
+		for _, cause := range e.Causes {
+			all = append(all, f.faults(cause)...)
+		}
+		if len(all) == 0 {
+			all = []string{"does not match the requested schema: " + Excerpt(k.LocalizedString(english), maxDescription)}
 		}
 	}
-	return nil
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// english formats the texts of the library.
+var english = message.NewPrinter(language.English)
+
+// wrong says what is wrong with the value of a field.
+func (f *ToolForm) wrong(e *jsonschema.ValidationError) string {
+	name := e.InstanceLocation[0]
+	for len(e.Causes) == 1 {
+		e = e.Causes[0]
+	}
+	about := ""
+	if i := slices.IndexFunc(f.fields, func(field formField) bool { return field.name == name }); i >= 0 {
+		about = " (" + f.fields[i].kind() + ")"
+	}
+	return fmt.Sprintf("has a wrong value for the field %q%s: %s", name, about, Excerpt(e.ErrorKind.LocalizedString(english), maxDescription))
 }
 
 // maxDigits is the maximum number of characters of a number that is no integer of 64 bits.
 const maxDigits = 100
 
-// held returns a number as a value that encodes to the same number: an int64, uint64 or float64. ok is
-// false if there is none.
-func held(n json.Number) (v any, ok bool) {
+// held returns a value with its numbers as what encodes to the same numbers: int64, uint64 or float64. ok is false if
+// there is no such number.
+func held(v any) (_ any, ok bool) {
+	switch v := v.(type) {
+	case json.Number:
+		return heldNumber(v)
+	case float64:
+		return v, !math.IsNaN(v) && !math.IsInf(v, 0)
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			if list[i], ok = held(v[i]); !ok {
+				return nil, false
+			}
+		}
+		return list, true
+	case map[string]any:
+		object := make(map[string]any, len(v))
+		for name := range v {
+			if object[name], ok = held(v[name]); !ok {
+				return nil, false
+			}
+		}
+		return object, true
+	}
+	return v, true
+}
+
+func heldNumber(n json.Number) (v any, ok bool) {
 	if i, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 		return i, true
 	}
@@ -287,42 +246,9 @@ func held(n json.Number) (v any, ok bool) {
 // ToolContent returns the fields of an accepted answer. Numbers are int64, uint64 or float64.
 func ToolContent(a *teamv1.ToolAnswer) map[string]any {
 	v, _ := decode(a.GetContent())
+	v, _ = held(v) // it was checked
 	object, _ := v.(map[string]any)
-	return heldFields(object)
-}
-
-// heldFields returns an object with its numbers as held returns them.
-func heldFields(object map[string]any) map[string]any {
-	c := make(map[string]any, len(object))
-	for name, v := range object {
-		if n, ok := v.(json.Number); ok {
-			v, _ = held(n) // the field was checked
-		}
-		c[name] = v
-	}
-	return c
-}
-
-func (f *formField) checkList(v any) error {
-	list, ok := v.([]any)
-	switch {
-	case !ok:
-		return f.fault("must be a list of strings")
-	case f.MinItems != nil && len(list) < *f.MinItems:
-		return f.fault("must have at least %s", counted(*f.MinItems, "entry"))
-	case f.MaxItems != nil && len(list) > *f.MaxItems:
-		return f.fault("must have at most %s", counted(*f.MaxItems, "entry"))
-	}
-	for _, entry := range list {
-		s, ok := entry.(string)
-		switch {
-		case !ok:
-			return f.fault("must be a list of strings")
-		case len(f.choices) > 0 && !f.lists(s):
-			return f.fault("must have only entries that are %s", f.listed())
-		}
-	}
-	return nil
+	return object
 }
 
 // decode returns the value of a JSON document, with numbers as they are written. ok is false if text

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
-	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
@@ -36,9 +35,9 @@ const (
 
 // ToolForm describes the fields that a tool asks for.
 type ToolForm struct {
-	schema   *jsonschema.Resolved // what an answer must match; nil without a schema
-	fields   []formField          // required ones first, each group in alphabetical order
-	accepted string               // the word that accepts a question without fields
+	schema   *jsonschema.Schema // what an answer must match
+	fields   []formField        // required ones first, each group in alphabetical order
+	accepted string             // the word that accepts a question without fields
 }
 
 // formField is a field of a form: a string, a number, a truth value, or a list of strings.
@@ -47,7 +46,6 @@ type formField struct {
 	required bool
 	fieldSchema
 	choices []choice // nil means any value
-	pattern *regexp.Regexp
 }
 
 // choice is a value that a field may have, and how it is shown.
@@ -61,7 +59,6 @@ type fieldSchema struct {
 	Default          json.RawMessage `json:"default"`
 	MinLength        *int            `json:"minLength"`
 	MaxLength        *int            `json:"maxLength"`
-	Pattern          string          `json:"pattern"`
 	Format           string          `json:"format"`
 	Minimum          *json.Number    `json:"minimum"`
 	Maximum          *json.Number    `json:"maximum"`
@@ -84,54 +81,59 @@ type titledValue struct {
 
 // ParseToolForm returns the form of a question. The error says why people cannot be asked it.
 func ParseToolForm(q *teamv1.ToolQuestion) (*ToolForm, error) {
-	if q.GetUrl() != "" {
-		if len(q.GetUrl()) > maxToolURL {
-			return nil, fmt.Errorf("the url has %d bytes; at most %d are allowed", len(q.GetUrl()), maxToolURL)
-		}
-		u, err := url.Parse(q.GetUrl())
-		if err == nil && u.User != nil {
-			return nil, errors.New("the url has a user name or password before its host, which may deceive people")
-		}
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-			return nil, errors.New("the url is not an http or https address")
-		}
-		return &ToolForm{accepted: WordDone}, nil
-	}
 	f := &ToolForm{accepted: WordAccept}
-	if q.GetSchema() == "" {
-		return f, nil
+	if q.GetUrl() != "" {
+		f.accepted = WordDone
+		return f, cmp.Or(checkToolURL(q.GetUrl()), f.compile("{}"))
 	}
-	if len(q.GetSchema()) > maxSchema {
-		return nil, fmt.Errorf("the requested schema has %d bytes; at most %d are allowed", len(q.GetSchema()), maxSchema)
+	return f, f.parse(cmp.Or(q.GetSchema(), "{}"))
+}
+
+// checkToolURL returns an error for an address that people must not be asked to open.
+func checkToolURL(address string) error {
+	if len(address) > maxToolURL {
+		return fmt.Errorf("the url has %d bytes; at most %d are allowed", len(address), maxToolURL)
+	}
+	u, err := url.Parse(address)
+	if err == nil && u.User != nil {
+		return errors.New("the url has a user name or password before its host, which may deceive people")
+	}
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return errors.New("the url is not an http or https address")
+	}
+	return nil
+}
+
+// parse reads the fields that a schema asks for.
+func (f *ToolForm) parse(text string) error {
+	if len(text) > maxSchema {
+		return fmt.Errorf("the requested schema has %d bytes; at most %d are allowed", len(text), maxSchema)
 	}
 	var schema struct {
 		Type       string                     `json:"type"`
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
-	if err := json.Unmarshal([]byte(q.GetSchema()), &schema); err != nil {
-		return nil, errors.New("the requested schema is not a JSON schema of an object")
+	if err := json.Unmarshal([]byte(text), &schema); err != nil {
+		return errors.New("the requested schema is not a JSON schema of an object")
 	}
 	switch {
 	case schema.Type != "" && schema.Type != "object":
-		return nil, fmt.Errorf("the requested schema has the type %q; it must be object", schema.Type)
+		return fmt.Errorf("the requested schema has the type %q; it must be object", schema.Type)
 	case len(schema.Properties) > maxFields:
-		return nil, fmt.Errorf("the requested schema has %d fields; at most %d are allowed", len(schema.Properties), maxFields)
-	}
-	if err := f.resolve(q.GetSchema()); err != nil {
-		return nil, err
+		return fmt.Errorf("the requested schema has %d fields; at most %d are allowed", len(schema.Properties), maxFields)
 	}
 	for name, raw := range schema.Properties {
 		field, err := parseField(name, raw)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		field.required = slices.Contains(schema.Required, name)
 		f.fields = append(f.fields, field)
 	}
 	for _, name := range schema.Required {
 		if schema.Properties[name] == nil {
-			return nil, fmt.Errorf("the requested schema requires %q, which is not one of its fields", name)
+			return fmt.Errorf("the requested schema requires %q, which is not one of its fields", name)
 		}
 	}
 	slices.SortFunc(f.fields, func(a, b formField) int {
@@ -140,15 +142,28 @@ func ParseToolForm(q *teamv1.ToolQuestion) (*ToolForm, error) {
 		}
 		return cmp.Compare(a.name, b.name)
 	})
-	return f, nil
+	return f.compile(text)
 }
 
-// resolve reads the schema with the library that checks the answers once more before they are sent.
-func (f *ToolForm) resolve(text string) error {
-	schema := &jsonschema.Schema{}
-	err := json.Unmarshal([]byte(text), schema)
+// compile reads the schema for the checks of answers, which may have no other fields.
+func (f *ToolForm) compile(text string) error {
+	v, _ := decode(text)
+	v, ok := held(v)
+	if !ok {
+		return errors.New("the requested schema cannot be used to check answers: it has a number that does not fit into 64 bits without losing digits")
+	}
+	schema, ok := v.(map[string]any)
+	if !ok {
+		return errors.New("the requested schema is not a JSON schema of an object")
+	}
+	schema["additionalProperties"] = false
+	const at = "urn:form"
+	c := jsonschema.NewCompiler()
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // which loads nothing
+	c.AssertFormat()
+	err := c.AddResource(at, schema)
 	if err == nil {
-		f.schema, err = schema.Resolve(&jsonschema.ResolveOptions{})
+		f.schema, err = c.Compile(at)
 	}
 	if err != nil {
 		return fmt.Errorf("the requested schema cannot be used to check answers: %s", Excerpt(err.Error(), maxDescription))
@@ -164,36 +179,38 @@ func parseField(name string, raw json.RawMessage) (formField, error) {
 	if err := json.Unmarshal(raw, &f.fieldSchema); err != nil {
 		return f, fmt.Errorf("field %q of the requested schema is not the schema of a string, number, integer, boolean or list of strings", name)
 	}
-	values, names, titled := f.Enum, f.EnumNames, f.OneOf
 	switch f.Type {
 	case "string":
+		f.choices = f.listedChoices()
 	case "number", "integer", "boolean":
-		values, titled = nil, nil
 	case "array":
 		if f.Items == nil || f.Items.Type != "" && f.Items.Type != "string" {
 			return f, fmt.Errorf("field %q of the requested schema is a list of something else than strings", name)
 		}
-		values, names, titled = f.Items.Enum, f.Items.EnumNames, slices.Concat(f.Items.AnyOf, f.Items.OneOf)
+		f.choices = f.Items.listedChoices()
 	default:
 		return f, fmt.Errorf("field %q of the requested schema has the type %q; it must be string, number, integer, boolean or array", name, f.Type)
 	}
-	if n := len(values) + len(titled); n > maxValues {
+	if n := len(f.choices); n > maxValues {
 		return f, fmt.Errorf("field %q of the requested schema lists %d values; at most %d are allowed", name, n, maxValues)
 	}
-	for i, v := range values {
-		c := choice{value: v}
-		if i < len(names) {
-			c.title = names[i]
-		}
-		f.choices = append(f.choices, c)
-	}
-	for _, t := range titled {
-		f.choices = append(f.choices, choice{t.Const, t.Title})
-	}
-	if f.Pattern != "" {
-		f.pattern, _ = regexp.Compile(f.Pattern) // a pattern of another dialect is checked by the tool alone
-	}
 	return f, nil
+}
+
+// listedChoices returns the values that a schema lists.
+func (s *fieldSchema) listedChoices() []choice {
+	var all []choice
+	for i, v := range s.Enum {
+		c := choice{value: v}
+		if i < len(s.EnumNames) {
+			c.title = s.EnumNames[i]
+		}
+		all = append(all, c)
+	}
+	for _, t := range slices.Concat(s.AnyOf, s.OneOf) {
+		all = append(all, choice{t.Const, t.Title})
+	}
+	return all
 }
 
 // maxChoices is the maximum number of values that are offered as options of a question.
@@ -221,12 +238,8 @@ func (f *ToolForm) Options() []string {
 
 // hasValue reports whether a text is exactly a value that the only field may have.
 func (f *ToolForm) hasValue(text string) bool {
-	return len(f.fields) == 1 && f.fields[0].Type == "string" && f.fields[0].lists(text)
-}
-
-// lists reports whether v is one of the values that a field may have.
-func (f *formField) lists(v string) bool {
-	return slices.ContainsFunc(f.choices, func(c choice) bool { return c.value == v })
+	return len(f.fields) == 1 && f.fields[0].Type == "string" &&
+		slices.ContainsFunc(f.fields[0].choices, func(c choice) bool { return c.value == text })
 }
 
 // Quoted returns a text of a tool for people: each line begins with "> ", so that it cannot pass for
@@ -351,8 +364,13 @@ func (f *formField) kind() string {
 	}
 	bounds("character", f.MinLength, f.MaxLength)
 	bounds("entry", f.MinItems, f.MaxItems)
-	for _, l := range f.limits() {
-		words = append(words, l.text())
+	for _, limit := range []struct {
+		word string
+		of   *json.Number
+	}{{"at least", f.Minimum}, {"more than", f.ExclusiveMinimum}, {"at most", f.Maximum}, {"less than", f.ExclusiveMaximum}} {
+		if limit.of != nil {
+			words = append(words, limit.word+" "+limit.of.String())
+		}
 	}
 	if f.Default != nil && string(f.Default) != "null" {
 		words = append(words, "default "+f.shownDefault())
@@ -393,22 +411,4 @@ func (f *formField) listed() string {
 		}
 	}
 	return "one of " + strings.Join(names, ", ")
-}
-
-// limit is a bound of a number.
-type limit struct {
-	bound *json.Number
-	word  string
-	holds func(cmp int) bool
-}
-
-func (l *limit) text() string { return l.word + " " + l.bound.String() }
-
-// limits returns the bounds of a number that are set.
-func (f *formField) limits() []limit {
-	all := []limit{
-		{f.Minimum, "at least", func(c int) bool { return c >= 0 }}, {f.ExclusiveMinimum, "more than", func(c int) bool { return c > 0 }},
-		{f.Maximum, "at most", func(c int) bool { return c <= 0 }}, {f.ExclusiveMaximum, "less than", func(c int) bool { return c < 0 }},
-	}
-	return slices.DeleteFunc(all, func(l limit) bool { return l.bound == nil })
 }
