@@ -65,8 +65,8 @@ func plus(a, b int64) int64 {
 	return a + b
 }
 
-// plus returns the sum of c and d, at most math.MaxInt64 each.
-func (c Cost) plus(d Cost) Cost {
+// Plus returns the sum of c and d, at most math.MaxInt64 each.
+func (c Cost) Plus(d Cost) Cost {
 	return Cost{plus(c.Tokens, d.Tokens), plus(c.Micros, d.Micros)}
 }
 
@@ -188,7 +188,7 @@ func (b *Budget) Grant(grant *teamv1.Spent) {
 	}
 	b.tree.mu.Lock()
 	defer b.tree.mu.Unlock()
-	b.limit = b.limit.plus(c)
+	b.limit = b.limit.Plus(c)
 	b.tree.tell()
 }
 
@@ -352,9 +352,9 @@ func (b *Budget) left() (free, later, part Cost) {
 func (b *Budget) hold() {
 	for n := range b.above {
 		c := n.limited(b.limit)
-		n.held = n.held.plus(c)
+		n.held = n.held.Plus(c)
 		if b.kept {
-			n.keeps = n.keeps.plus(c)
+			n.keeps = n.keeps.Plus(c)
 		}
 	}
 }
@@ -422,9 +422,9 @@ func (b *Budget) settle(spent Cost, elsewhere bool) {
 	}
 	spent = Cost{max(spent.Tokens, 0), max(spent.Micros, 0)}.Max(b.spent)
 	for n := range b.above {
-		n.spent = n.spent.plus(spent)
+		n.spent = n.spent.Plus(spent)
 		if n.asks && spent != (Cost{}) {
-			n.spentBy[b.by] = n.spentBy[b.by].plus(spent)
+			n.spentBy[b.by] = n.spentBy[b.by].Plus(spent)
 		}
 	}
 	b.tree.tell()

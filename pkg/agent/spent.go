@@ -81,7 +81,7 @@ func BookedOn(recorded []*teamv1.Event) Cost {
 		case *teamv1.Event_Spawned:
 			parts[ev.GetScope()] = CostOf(k.Spawned.GetBudget())
 		case *teamv1.Event_Ended:
-			c = c.plus(parts[ev.GetScope()])
+			c = c.Plus(parts[ev.GetScope()])
 		}
 	}
 	return c
@@ -104,7 +104,7 @@ func HeldOn(recorded []*teamv1.Event) Cost {
 	}
 	c := Cost{}
 	for _, part := range open {
-		c = c.plus(CostOf(part))
+		c = c.Plus(CostOf(part))
 	}
 	return c
 }
@@ -159,13 +159,13 @@ func SpentBy(recorded []*teamv1.Event) map[string]Cost {
 			parts[ev.GetScope()] = CostOf(k.Spawned.GetBudget())
 		case *teamv1.Event_Ended:
 			if c := parts[ev.GetScope()]; c != (Cost{}) {
-				by[ev.GetAgent()] = by[ev.GetAgent()].plus(c)
+				by[ev.GetAgent()] = by[ev.GetAgent()].Plus(c)
 			}
 		}
 	}
 	eachSpent(recorded, func(path string, spent *teamv1.Spent) {
 		if c := CostOf(spent); c != (Cost{}) {
-			by[path] = by[path].plus(c)
+			by[path] = by[path].Plus(c)
 		}
 	})
 	return by

@@ -28,6 +28,9 @@ func (p *process) bindBudget(ctx context.Context) context.Context {
 	if b == nil {
 		return ctx
 	}
+	if left := b.Left(); left != agent.NoLimit() {
+		p.Limit = left.Plus(agent.BookedOn(p.req.GetRecorded()))
+	}
 	return agent.WithBudget(ctx, b)
 }
 

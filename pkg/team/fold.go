@@ -41,6 +41,7 @@ type fold struct {
 	texts            journal.Texts     // messages by sequence number, for references to recorded texts
 	failed           *agent.Error      // failure that ends the run
 	failedBelow      bool              // failed is that of a member, which the run itself did not refuse
+	cut              *a2av1.Message    // see noteCut
 	granted          *teamv1.Spent     // what people have granted to the run's own limits; see takeGrant
 	allowed          []string          // keys of the calls that people have allowed, for agent.Run
 	checks
@@ -283,6 +284,7 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			return
 		}
 		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev))
+		f.noteCut(ev)
 	case *teamv1.Event_Decided:
 		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // a result submitted to a judge may become the answer
 	case *teamv1.Event_Waiting:
@@ -381,7 +383,12 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	if st.Turn.GetEnd() == teamv1.TurnEnd_TURN_END_TRUNCATED {
 		f.warnings = append(f.warnings, cutWarning)
 	}
-	st.Err = agent.FromProto(e.GetError())
+	if st.Err = agent.FromProto(e.GetError()); st.Err != nil {
+		st.Turn = nil // it is not whole
+	}
+	if f.loop.traits.WithholdsText {
+		f.noteCut(ev)
+	}
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.texts.At(ref), ref
 	} else if m := agent.MessageOf(f.Root, ev); m != nil {
@@ -397,6 +404,13 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 		f.done++
 	}
 	f.applyBatches()
+}
+
+// noteCut notes what there is of an answer that a limit of output tokens cut, if readers were not shown it.
+func (f *fold) noteCut(ev *teamv1.Event) {
+	if e := ev.GetEnded(); e.GetTurn() != nil && e.GetError().GetReason() == agent.ReasonAnswerTruncated {
+		f.cut = agent.MessageOf(f.Root, ev)
+	}
 }
 
 // fatal reports whether the failure of a step ends the run.

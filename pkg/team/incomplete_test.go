@@ -11,10 +11,13 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/fallback"
+	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
 )
 
@@ -219,6 +222,62 @@ func TestTruncated_Accepted(t *testing.T) {
 	}
 	if w := r.reply.GetWarnings(); len(w) != 1 || !strings.Contains(w[0], "cut the answer") {
 		t.Error(w)
+	}
+}
+
+// TestTruncated_Kept: what there is of an answer that was cut is an artifact of the task that ends with it, also
+// if readers were not shown it while it was written, and is not what guardrails would have to check.
+func TestTruncated_Kept(t *testing.T) {
+	t.Parallel()
+	var w wares
+	cutter := func(id string, change func(*leader.AgentConfig)) agent.Agent {
+		c := leader.AgentConfig{ID: id, Model: &writing{name: "a", need: 500, own: 100, limits: new([]string)}}
+		change(&c)
+		a, err := leader.NewAgent(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	plain := func(*leader.AgentConfig) {}
+	formatted := func(c *leader.AgentConfig) {
+		c.Output = func(*a2av1.Message) (*structpb.Value, error) { return structpb.NewNullValue(), nil }
+	}
+	checked := func(c *leader.AgentConfig) { c.Guards.Output = []agent.Guard{w.passes("x")} }
+	inTeam := func(of agent.Agent, change func(*team.Config)) agent.Agent {
+		c := team.Config{ID: "t1", Scheduler: inOrder("m"), Members: members("m"), Registry: registry{"m": of}}
+		change(&c)
+		return newTeamWith(t, c)
+	}
+	same := func(*team.Config) {}
+	for name, c := range map[string]struct {
+		of   agent.Agent
+		kept bool
+	}{
+		"an agent with a format":      {cutter("m", formatted), true},
+		"a member":                    {inTeam(cutter("m", plain), same), true},
+		"a member with a format":      {inTeam(cutter("m", formatted), same), true},
+		"a member of a nested team":   {inTeam(inTeam(cutter("m", plain), same), same), true},
+		"a checked agent":             {cutter("m", checked), false},
+		"a member whose team checks":  {inTeam(cutter("m", plain), func(c *team.Config) { c.Guards.Output = []agent.Guard{w.passes("x")} }), false},
+		"a member with checks":        {inTeam(cutter("m", checked), same), false},
+		"checks of a team in between": {inTeam(inTeam(cutter("m", plain), func(c *team.Config) { c.Guards.Result = []agent.Guard{w.passes("x")} }), same), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRecord()
+			r.process(t.Context(), c.of, nil)
+			wantReason(t, r.err, agent.ReasonAnswerTruncated)
+			kept := ""
+			for _, ev := range r.events {
+				if a := ev.GetArtifact().GetArtifact(); a != nil && ev.GetScope() == "" {
+					kept += agent.Text(&a2av1.Message{Parts: a.GetParts()})
+				}
+			}
+			if want := map[bool]string{true: "a:100"}[c.kept]; kept != want {
+				t.Errorf("kept %q, want %q", kept, want)
+			}
+		})
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
+	"github.com/agentteams/team-server/pkg/team/swarm"
 )
 
 // fixedTool answers each call with the same result.
@@ -175,6 +176,23 @@ func TestLongResults(t *testing.T) {
 	})
 }
 
+// unending is a model that writes pieces and does not end.
+type unending struct{ pieces []string }
+
+func (unending) Name() string { return "unending" }
+
+func (s unending) Generate(ctx context.Context, _ *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
+	return func(yield func(agent.ModelChunk, error) bool) {
+		for _, p := range s.pieces {
+			if !yield(agent.ModelChunk{Text: p}, nil) {
+				return
+			}
+		}
+		<-ctx.Done()
+		yield(agent.ModelChunk{}, context.Cause(ctx))
+	}
+}
+
 // TestFinalize: at a limit a run hands back what there is, in every mode.
 func TestFinalize(t *testing.T) {
 	t.Parallel()
@@ -229,6 +247,48 @@ func TestFinalize(t *testing.T) {
 			}
 		})
 	})
+	t.Run("an agent that has no time to end its answer", func(t *testing.T) {
+		t.Parallel()
+		for name, c := range map[string]struct {
+			pieces []string
+			on     teamv1.OnLimit_Value
+			want   string
+		}{
+			"a part":        {[]string{"so far ", "so good"}, teamv1.OnLimit_FINALIZE, "so far so good"},
+			"nothing":       {nil, teamv1.OnLimit_FINALIZE, ""},
+			"not if it may": {[]string{"so far"}, teamv1.OnLimit_FAIL, ""},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				a, err := leader.NewAgent(leader.AgentConfig{ID: "m", Model: unending{pieces: c.pieces}, Limits: &teamv1.Limits{Timeout: durationpb.New(time.Minute), OnLimit: c.on}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := newRecord()
+				r.process(t.Context(), a, nil)
+				if c.want == "" {
+					wantReason(t, r.err, agent.ReasonTimeout)
+					return
+				}
+				if r.err != nil || agent.Text(r.reply.GetMessage()) != c.want {
+					t.Fatal(name, r.reply, r.err)
+				}
+				if w := r.reply.GetWarnings(); len(w) != 1 || !strings.Contains(w[0], "limits.timeout") {
+					t.Error(name, w)
+				}
+			})
+		}
+	})
+	t.Run("a swarm in which nobody has answered", func(t *testing.T) {
+		t.Parallel()
+		reg := registry{"a": &mover{Func: skilled("a"), targets: []string{"b", "b", "b"}}, "b": &mover{Func: skilled("b"), targets: []string{"a", "a", "a"}}}
+		r := watch(t.Context(), swarmOf(t, reg, func(c *swarm.Config, cfg *team.Config) {
+			c.Limits = finalize(&teamv1.Limits{MaxHandoffs: proto.Int32(2)})
+			cfg.Limits = c.Limits
+		}), "x")
+		if e := wantReason(t, r.err, agent.ReasonMaxHandoffs); !strings.Contains(e.Message, "limits.max_handoffs") || r.reply != nil {
+			t.Error(e, r.reply)
+		}
+	})
 	t.Run("nothing to hand back", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
@@ -268,6 +328,32 @@ func TestLeft(t *testing.T) {
 	has(t, lastSaid(third), " tokens, 8 delegations]")
 	if second.Messages[len(second.Messages)-1].Text != third.Messages[len(second.Messages)-1].Text {
 		t.Error("an earlier message has changed")
+	}
+}
+
+// TestLeft_OfTheCaller: what is left is the smaller of the leader's own limits and those above it.
+func TestLeft_OfTheCaller(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		own   *teamv1.Limits
+		above agent.Cost
+		want  string
+	}{
+		"none of its own": {nil, agent.Cost{Tokens: agent.Unlimited, Micros: 5_000_000}, "[Left for this run: 5.0000 USD, 9 delegations]"},
+		"a smaller one":   {&teamv1.Limits{MaxCost: proto.Float64(9)}, agent.Cost{Tokens: agent.Unlimited, Micros: 5_000_000}, "[Left for this run: 5.0000 USD, 9 delegations]"},
+		"a larger one":    {&teamv1.Limits{MaxCost: proto.Float64(2)}, agent.Cost{Tokens: agent.Unlimited, Micros: 5_000_000}, "[Left for this run: 2.0000 USD, 9 delegations]"},
+		"none":            {nil, agent.NoLimit(), ""},
+	} {
+		var d diary
+		m := leads(t, calls(give("a", "one")), says("done"))
+		ctx := agent.WithBudget(t.Context(), agent.NewBudget("", c.above, agent.Cost{}))
+		r := watch(ctx, ledBy(t, m, d.crew("a"), func(l *leader.CoordinatorConfig, cfg *team.Config) { l.Limits, cfg.Limits = c.own, c.own }), "x")
+		if r.err != nil {
+			t.Fatal(name, r.err)
+		}
+		if said := lastSaid(m.all()[1]); !strings.HasSuffix(said, c.want) || c.want == "" && strings.Contains(said, "Left for") {
+			t.Errorf("%s: %q", name, said)
+		}
 	}
 }
 

@@ -60,6 +60,9 @@ type State struct {
 	// Window is the number of input tokens that the model takes in one request; 0 means unknown. It is set
 	// for Prompt only.
 	Window int64
+	// Limit is what the run may spend at most, of its own budget and of those above it; zero if there is no
+	// budget.
+	Limit agent.Cost
 	// MissingTools are texts, each of which says that the tools of a tool set are missing in the run.
 	MissingTools []string
 	// Transfers are the members of the calling team that the run may hand over to.

@@ -9,12 +9,12 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// left returns what a leader is told before a turn of what is left of the limits of its run; empty if the
+// left returns what a leader is told before a turn of what is left of the budget of its run, and of those above it; empty if the
 // run has no budget, or if people may grant more. It depends only on steps that had ended when the turn
 // was decided, so that earlier messages of a prompt never change.
 func (l *leader) left(s *team.State, turn *team.StepState) string {
-	limit := agent.LimitOf(s.Team.Limits)
-	if l.crew == nil || limit == agent.NoLimit() || s.Team.Limits.GetOnLimit() == teamv1.OnLimit_ASK {
+	limit := s.Limit
+	if l.crew == nil || limit == (agent.Cost{}) || s.Team.Limits.GetOnLimit() == teamv1.OnLimit_ASK {
 		return ""
 	}
 	var spent agent.Cost

@@ -204,7 +204,7 @@ func (w *Swarm) member(id string) *team.Member {
 func (w *Swarm) handOver(s *team.State, from *team.StepState, t *teamv1.Transfer) (team.Decision, error) {
 	if reason := team.RefusedTransfer(from.Step); reason != "" {
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, reason,
-			"team %q: member %q handed over to %.64q after a hand-over of it was refused; it had to answer: say so in its instructions", s.Team.ID, from.Step.GetMember(), t.GetTo())
+			"team %q: member %q handed over to %.64q after a hand-over of it was refused; it had to answer: say so in its instructions. %s", s.Team.ID, from.Step.GetMember(), t.GetTo(), firstRefusal(from))
 	}
 	if w.member(t.GetTo()) == nil && slices.ContainsFunc(s.Transfers, func(o *teamv1.TransferTarget) bool { return o.GetId() == t.GetTo() }) {
 		return team.Decision{Transfer: t, Reason: from.Step.GetMember() + " hands over to " + t.GetTo()}, nil
@@ -317,6 +317,12 @@ func (w *Swarm) reject(from *team.StepState, why *agent.Error) team.Decision {
 		}},
 		Reason: "hand-off refused: " + why.Message, Rule: why.Reason,
 	}
+}
+
+// firstRefusal returns why the hand-over was refused that a step tells its member about.
+func firstRefusal(st *team.StepState) string {
+	_, why, _ := strings.Cut(agent.Text(st.Given), " was refused: ")
+	return "The first was refused because " + strings.TrimSuffix(why, ". Answer the request yourself.")
 }
 
 // targets returns the ids of the members that a member may hand over to.

@@ -122,6 +122,9 @@ type endWithReply struct {
 // end records the end of a step.
 func (w *Work) end(e *teamv1.Ended) error {
 	w.logFailure(e)
+	if e.GetError() != nil && w.partial != "" {
+		e.Result = &teamv1.Ended_Turn{Turn: &teamv1.Turn{Text: w.partial}}
+	}
 	ended := &endedEvent{}
 	ended.kind.Ended, ended.event.Kind = w.addCosts(e), &ended.kind
 	return w.emit(w.event(&ended.event))

@@ -29,11 +29,19 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 		req.MaxOutput = most
 	}
 	d := deltas{w: w, artifact: w.by.Run.ID(w.by.Scope, "artifact", 1)}
+	defer func() {
+		if res.Err != nil && d.all.Len() > 0 && w.Step.GetKind() == teamv1.Step_KIND_MODEL && req.Force == "" && len(w.by.Guards.Output) == 0 {
+			w.partial = d.all.String()
+		}
+	}()
 	for chunk, err := range w.Target.Model.Generate(ctx, &req) {
 		switch {
 		case err != nil:
 			return Result{Err: sized(err, &req)}
 		case chunk.Turn != nil:
+			if d.all.Len() == 0 {
+				d.all.WriteString(chunk.Turn.GetText())
+			}
 			if err := d.flush(); err != nil {
 				return Result{Err: ErrStopped}
 			}
@@ -71,11 +79,13 @@ func sized(err error, req *agent.ModelRequest) error {
 type deltas struct {
 	w        *Work
 	artifact string
-	text     strings.Builder
-	last     time.Time // time of the last event; zero before the first
+	all      strings.Builder // the text of the turn so far
+	text     strings.Builder // what has not been emitted yet
+	last     time.Time       // time of the last event; zero before the first
 }
 
 func (d *deltas) add(text string) error {
+	d.all.WriteString(text)
 	if d.w.by.Silent || d.w.Prompt.Force != "" { // text beside a call that is asked for is no answer
 		return nil
 	}

@@ -59,6 +59,7 @@ type Work struct {
 	yielding bool                  // the loop or its consumer has control: a panic is theirs
 	effect   string                // idempotency key of the current effect; set by key
 	cut      cut                   // the last turn, if a limit cut it
+	partial  string                // the text of the last turn of a model that was not whole and had one
 	cost     cost                  // set by the layer budget
 	edited   bool                  // people have changed the arguments, or what the member is given
 	judge    func(agent.Judgement) // reports the outcome to the breaker; nil if nothing is to be reported
