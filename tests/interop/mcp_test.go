@@ -157,6 +157,7 @@ type task struct {
 	Metadata map[string]struct {
 		Questions []struct{ Approval struct{ Arguments string } }
 	}
+	Artifacts []struct{ Parts []struct{ Text string } }
 }
 
 // call makes a call over REST.
