@@ -78,6 +78,8 @@ var frameworks = []framework{
 	{dir: "rust", script: "protocol", name: "a2a-protocol-client", binding: "HTTP+JSON", bindings: true},
 	{dir: "java03", name: "a2a-java-sdk-client", binding: "JSONRPC 0.3", bindings: true, noServer: quarkus},
 	{dir: "java03", name: "a2a-java-sdk-client", binding: "HTTP+JSON 0.3", bindings: true, noServer: quarkus},
+	{dir: "java", name: "a2a-java-sdk-client", binding: "JSONRPC", bindings: true},
+	{dir: "java", name: "a2a-java-sdk-client", binding: "HTTP+JSON", bindings: true},
 	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC", lacks: map[string]string{
 		"question": "It begins a task for each message, also for one that names a task with `TASK_STATE_INPUT_REQUIRED`, which goes on waiting.",
 	}},
