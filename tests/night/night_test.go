@@ -76,17 +76,14 @@ var frameworks = []framework{
 	{dir: "rust", script: "lf", name: "a2a-client-lf", binding: "HTTP+JSON", bindings: true},
 	{dir: "rust", script: "protocol", name: "a2a-protocol-client", binding: "JSONRPC", bindings: true},
 	{dir: "rust", script: "protocol", name: "a2a-protocol-client", binding: "HTTP+JSON", bindings: true},
-	{dir: "java03", name: "a2a-java-sdk-client", binding: "JSONRPC 0.3", bindings: true, noServer: quarkus},
-	{dir: "java03", name: "a2a-java-sdk-client", binding: "HTTP+JSON 0.3", bindings: true, noServer: quarkus},
+	{dir: "java03", name: "a2a-java-sdk-client", binding: "JSONRPC 0.3", bindings: true},
+	{dir: "java03", name: "a2a-java-sdk-client", binding: "HTTP+JSON 0.3", bindings: true},
 	{dir: "java", name: "a2a-java-sdk-client", binding: "JSONRPC", bindings: true},
 	{dir: "java", name: "a2a-java-sdk-client", binding: "HTTP+JSON", bindings: true},
 	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC", lacks: map[string]string{
 		"question": "It begins a task for each message, also for one that names a task with `TASK_STATE_INPUT_REQUIRED`, which goes on waiting.",
 	}},
 }
-
-// quarkus is why the server of the Java SDK is not played.
-const quarkus = "The server of a2a-java 0.3 is an application of Quarkus, which is built and not only run."
 
 // interruptID is the id of a question of Strands.
 var interruptID = regexp.MustCompile(`"interruptId":\s*"([^"]*)"`)
@@ -131,9 +128,6 @@ func TestClients(t *testing.T) {
 func TestMembers(t *testing.T) {
 	for _, f := range frameworks {
 		t.Run(f.dir+" "+f.name+" "+f.binding, func(t *testing.T) {
-			if f.noServer != "" {
-				t.Skip(f.noServer)
-			}
 			program, args := runner(t, f.dir, cmp.Or(f.script, f.dir))
 			address := serve(t, program, append(args, f.args()...)...) + f.card
 			version := "1.0"
