@@ -78,6 +78,7 @@ var frameworks = []framework{
 	{dir: "rust", script: "protocol", name: "a2a-protocol-client", binding: "HTTP+JSON", bindings: true},
 	{dir: "java03", name: "a2a-java-sdk-client", binding: "JSONRPC 0.3", bindings: true},
 	{dir: "java03", name: "a2a-java-sdk-client", binding: "HTTP+JSON 0.3", bindings: true},
+	{dir: "java", name: "a2a-java-sdk-client", binding: "GRPC", bindings: true},
 	{dir: "java", name: "a2a-java-sdk-client", binding: "JSONRPC", bindings: true},
 	{dir: "java", name: "a2a-java-sdk-client", binding: "HTTP+JSON", bindings: true},
 	{dir: "fasta2a", name: "fasta2a", binding: "JSONRPC", lacks: map[string]string{
@@ -99,10 +100,11 @@ func interruptResponse(question []byte) string {
 
 func TestMain(m *testing.M) { os.Exit(interoprig.Main(m)) }
 
-// The frameworks as clients. Cards leave gRPC out: google-adk 2 refuses a card that names an
-// address without a scheme ("Agent card RPC URL must use https, or http on a loopback host"),
-// and that is how A2A writes those of gRPC.
+// The frameworks as clients. Cards leave gRPC out for those that do not use it: google-adk 2 refuses a
+// card that names an address without a scheme ("Agent card RPC URL must use https, or http on a
+// loopback host"), and that is how A2A writes those of gRPC.
 func TestClients(t *testing.T) {
+	all := interoprig.Serve(t, interoprig.BuildServer(t), interoprig.Team(t))
 	team, err := os.ReadFile(interoprig.Team(t))
 	if err != nil {
 		t.Fatal(err)
@@ -111,12 +113,16 @@ func TestClients(t *testing.T) {
 	if err := os.WriteFile(file, bytes.Replace(team, []byte("\nserver:"), []byte("\nserver:\n  card: {interfaces: [JSONRPC, HTTP+JSON]}"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := interoprig.Serve(t, interoprig.BuildServer(t), file)
+	http := interoprig.Serve(t, interoprig.BuildServer(t), file)
 	for _, f := range frameworks {
 		t.Run(f.dir+" "+f.name+" "+f.binding, func(t *testing.T) {
 			c := interoprig.Column{Client: f.name, Version: pinned(t, f.dir, f.name), Binding: f.binding}
 			if f.noClient != "" {
 				t.Skip(f.noClient)
+			}
+			s := http
+			if f.binding == "GRPC" {
+				s = all
 			}
 			program, args := runner(t, f.dir, cmp.Or(f.script, f.dir))
 			c.Script(t, program, append(append(args, s.URL), f.args()...)...)

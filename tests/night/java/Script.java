@@ -2,6 +2,15 @@
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
+import io.grpc.Context;
+import io.grpc.Contexts;
+import io.grpc.ManagedChannelBuilder;
+import io.grpc.Metadata;
+import io.grpc.ServerCall;
+import io.grpc.ServerCallHandler;
+import io.grpc.ServerInterceptor;
+import io.grpc.netty.shaded.io.grpc.netty.NettyServerBuilder;
+import io.grpc.util.MutableHandlerRegistry;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
@@ -26,6 +35,8 @@ import org.a2aproject.sdk.client.ClientEvent;
 import org.a2aproject.sdk.client.TaskEvent;
 import org.a2aproject.sdk.client.TaskUpdateEvent;
 import org.a2aproject.sdk.client.config.ClientConfig;
+import org.a2aproject.sdk.client.transport.grpc.GrpcTransport;
+import org.a2aproject.sdk.client.transport.grpc.GrpcTransportConfig;
 import org.a2aproject.sdk.client.transport.jsonrpc.JSONRPCTransport;
 import org.a2aproject.sdk.client.transport.jsonrpc.JSONRPCTransportConfig;
 import org.a2aproject.sdk.client.transport.rest.RestTransport;
@@ -48,6 +59,7 @@ import org.a2aproject.sdk.server.events.InMemoryQueueManager;
 import org.a2aproject.sdk.server.events.MainEventBus;
 import org.a2aproject.sdk.server.events.MainEventBusProcessor;
 import org.a2aproject.sdk.server.requesthandlers.DefaultRequestHandler;
+import org.a2aproject.sdk.server.requesthandlers.RequestHandler;
 import org.a2aproject.sdk.server.tasks.AgentEmitter;
 import org.a2aproject.sdk.server.tasks.InMemoryTaskStore;
 import org.a2aproject.sdk.server.util.sse.SseFormatter;
@@ -69,6 +81,9 @@ import org.a2aproject.sdk.spec.TaskPushNotificationConfig;
 import org.a2aproject.sdk.spec.TaskQueryParams;
 import org.a2aproject.sdk.spec.TaskState;
 import org.a2aproject.sdk.spec.TextPart;
+import org.a2aproject.sdk.transport.grpc.context.GrpcContextKeys;
+import org.a2aproject.sdk.transport.grpc.handler.CallContextFactory;
+import org.a2aproject.sdk.transport.grpc.handler.GrpcHandler;
 import org.a2aproject.sdk.transport.jsonrpc.handler.JSONRPCHandler;
 import org.a2aproject.sdk.transport.rest.handler.RestHandler;
 
@@ -102,9 +117,11 @@ public class Script {
         var builder = Client.builder(A2A.getAgentCard(server, "/" + agent + "/.well-known/agent-card.json", Map.of()))
             .clientConfig(ClientConfig.builder().setStreaming(streaming).setPolling(polling).setUseClientPreference(true).build())
             .addConsumer((ClientEvent e, org.a2aproject.sdk.spec.AgentCard c) -> events.add(e)).streamingErrorHandler(t -> { if (t != null) events.add(t); });
-        Client client = binding.equals("JSONRPC")
-            ? builder.withTransport(JSONRPCTransport.class, new JSONRPCTransportConfig()).build()
-            : builder.withTransport(RestTransport.class, new RestTransportConfig()).build();
+        Client client = switch (binding) {
+            case "JSONRPC" -> builder.withTransport(JSONRPCTransport.class, new JSONRPCTransportConfig()).build();
+            case "GRPC" -> builder.withTransport(GrpcTransport.class, new GrpcTransportConfig(at -> ManagedChannelBuilder.forTarget(at).usePlaintext().build())).build();
+            default -> builder.withTransport(RestTransport.class, new RestTransportConfig()).build();
+        };
         return new Talk(client, events);
     }
 
@@ -187,7 +204,7 @@ public class Script {
             String id = send(talk, TIDES, null, TaskState.TASK_STATE_COMPLETED).id();
             var config = TaskPushNotificationConfig.builder().id("p").taskId(id).url("http://127.0.0.1:9/hook").build();
             talk.client.createTaskPushNotificationConfiguration(config);
-            if (!binding.equals("JSONRPC")) return; // see BLANK
+            if (binding.equals("HTTP+JSON")) return; // see BLANK
             var got = talk.client.getTaskPushNotificationConfiguration(new GetTaskPushNotificationConfigParams(id, "p"));
             want(got.url().equals(config.url()), got);
             want(talk.client.listTaskPushNotificationConfigurations(new ListTaskPushNotificationConfigsParams(id)).configs().size() == 1, id);
@@ -235,7 +252,7 @@ public class Script {
         server = args[0];
         binding = args[1];
         for (String name : List.of("card", "send", "stream", "get", "list", "cancel", "subscribe", "question", "push", "receive", "unknown", "ended")) {
-            String why = name.equals("push") && !binding.equals("JSONRPC") ? ", \"partly\": " + quoted(BLANK) : "";
+            String why = name.equals("push") && binding.equals("HTTP+JSON") ? ", \"partly\": " + quoted(BLANK) : "";
             try {
                 STEPS.get(name).play();
             } catch (Throwable e) {
@@ -295,11 +312,13 @@ class Agent implements AgentExecutor {
     void serve() throws Exception {
         HttpServer server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0);
         String url = "http://127.0.0.1:" + server.getAddress().getPort();
+        var calls = new MutableHandlerRegistry();
+        var grpc = NettyServerBuilder.forAddress(new InetSocketAddress("127.0.0.1", 0)).fallbackHandlerRegistry(calls).intercept(new Version()).build().start();
         AgentCard card = AgentCard.builder().name("peer").description("Echoes.").version("1")
             .capabilities(AgentCapabilities.builder().streaming(true).build())
             .defaultInputModes(List.of("text/plain")).defaultOutputModes(List.of("text/plain"))
             .skills(List.of(AgentSkill.builder().id("echo").name("echo").description("Echoes.").tags(List.of("echo")).build()))
-            .supportedInterfaces(List.of(new AgentInterface(binding, url))).build();
+            .supportedInterfaces(List.of(new AgentInterface(binding, binding.equals("GRPC") ? "127.0.0.1:" + grpc.getPort() : url))).build();
         Executor executor = Executors.newCachedThreadPool();
         InMemoryTaskStore store = new InMemoryTaskStore();
         MainEventBus bus = new MainEventBus();
@@ -311,6 +330,13 @@ class Agent implements AgentExecutor {
         System.setProperty("org.a2aproject.sdk.transport.skipValidation", "true"); // it looks for the transports of Quarkus
         rest = new RestHandler(card, null, handler, executor);
         rpc = new JSONRPCHandler(card, handler, executor);
+        calls.addService(new GrpcHandler() {
+            @Override protected RequestHandler getRequestHandler() { return handler; }
+            @Override protected AgentCard getAgentCard() { return card; }
+            @Override protected AgentCard getExtendedAgentCard() { return null; }
+            @Override protected CallContextFactory getCallContextFactory() { return null; }
+            @Override protected Executor getExecutor() { return executor; }
+        });
         server.setExecutor(executor);
         server.createContext("/", exchange -> answer(exchange, card));
         server.start();
@@ -393,5 +419,14 @@ class Agent implements AgentExecutor {
             exchange.getResponseBody().write(line.getBytes());
             exchange.getResponseBody().flush();
         }
+    }
+}
+
+/** Version tells the handler of gRPC the version that a call names. */
+class Version implements ServerInterceptor {
+    @Override
+    public <Q, R> ServerCall.Listener<Q> interceptCall(ServerCall<Q, R> call, Metadata headers, ServerCallHandler<Q, R> next) {
+        String version = headers.get(Metadata.Key.of("a2a-version", Metadata.ASCII_STRING_MARSHALLER));
+        return Contexts.interceptCall(Context.current().withValue(GrpcContextKeys.VERSION_HEADER_KEY, version), call, headers, next);
     }
 }
