@@ -20,7 +20,7 @@ type orders struct{}
 
 func (orders) Spec() agent.ToolSpec { return agent.ToolSpec{Name: "find_order"} }
 func (orders) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResult, error) {
-	return &teamv1.ToolResult{Text: "order 4711, paid"}, nil
+	return &teamv1.ToolResult{Text: "order 4711, paid", IsError: true}, nil
 }
 
 // TestConversation_ToolCalls: the next task of a conversation knows what the tools have answered in the
@@ -61,7 +61,7 @@ func TestConversation_ToolCalls(t *testing.T) {
 		for of, by := range map[string]string{"clerk": "", "shop": "member called "} {
 			say(t, l.clients[0], of, "c-"+of, "where is the order of ann?")
 			say(t, l.clients[0], of, "c-"+of, "refund that order")
-			want := "- " + by + `find_order {"of":"ann"}: order 4711, paid`
+			want := "- " + by + `find_order {"of":"ann"}: failed: order 4711, paid`
 			if said := strings.Join(prompt(t, llm, "m"), "\n"); !strings.Contains(said, want) {
 				t.Errorf("%s: the model was asked %s; it lacks %s", of, said, want)
 			}

@@ -38,7 +38,7 @@ type Memory interface {
 const DelegationsKey = "delegations"
 
 // ToolCallsKey is the key, in the metadata of a remembered answer, of the list of tool calls behind it,
-// oldest first. Each entry is an object with the fields tool, arguments and result, and agent if another
+// oldest first. Each entry is an object with the fields tool, arguments and result, error if the call has failed, and agent if another
 // agent than the one that remembers made the call. Arguments and result have at most MaxRemembered bytes.
 const ToolCallsKey = "tool_calls"
 
@@ -94,8 +94,8 @@ func (r *Run) ConversationID(req *teamv1.ProcessRequest) string {
 // Codes of Noted events that have a meaning to both the driver of a run and its agents.
 const (
 	// NoteTeamPrepared means that a team has recorded its members. The details are "members"
-	// (their number), "mode", and "memory" if the team's requests and answers are remembered
-	// under its path.
+	// (their number), "mode", "memory" if the team's requests and answers are remembered
+	// under its path, and "tools", with how many of the last tool calls.
 	NoteTeamPrepared = "TEAM_PREPARED"
 	// NoteRemembered means that the request and the answer have been stored with the
 	// conversation.

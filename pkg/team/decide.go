@@ -11,6 +11,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // decideNext asks the scheduler, unless its reply, transfer or question is on record already, and
@@ -193,7 +194,7 @@ func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Re
 	switch {
 	case err != nil:
 		return nil, err
-	case p.replyFailure == nil && reply.GetMessage() != nil && empty(reply.GetMessage()) && p.mustAnswer():
+	case p.replyFailure == nil && reply.GetMessage() != nil && prompt.Blank(reply.GetMessage()) && p.MustAnswer():
 		return nil, p.noResponse()
 	case p.replyFailure == nil:
 		return reply, nil

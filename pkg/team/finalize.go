@@ -6,6 +6,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // limitReasons are the reasons of runs that have reached a limit.
@@ -58,7 +59,7 @@ func (p *process) handedBack(e *agent.Error) (d Decision) {
 // written returns the last turn of the run's model that has a text, which may not be whole; nil if none has.
 func (f *fold) written() []*StepState {
 	for _, st := range slices.Backward(f.Steps) {
-		if st.Step.GetKind() == teamv1.Step_KIND_MODEL && !empty(st.Message) {
+		if st.Step.GetKind() == teamv1.Step_KIND_MODEL && !prompt.Blank(st.Message) {
 			return []*StepState{st}
 		}
 	}

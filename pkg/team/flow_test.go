@@ -319,8 +319,12 @@ func TestBroadcast(t *testing.T) {
 		wantReason(t, err, agent.ReasonTeamError)
 	})
 	t.Run("C-05 a model without words is no answer", func(t *testing.T) {
-		_, err := ask(t, inWaves(t, registry{"a": skilled("a")}, &turnsOf{turns: []*teamv1.Turn{{Text: " "}}}, nil), "x")
+		_, err := ask(t, inWaves(t, registry{"a": skilled("a")}, &turnsOf{turns: []*teamv1.Turn{{Text: " "}, {Text: ""}}}, nil), "x")
 		wantReason(t, err, agent.ReasonNoResponse)
+		m := &turnsOf{turns: []*teamv1.Turn{{Text: " "}, {Text: "here"}}}
+		if answer, err := ask(t, inWaves(t, registry{"a": skilled("a")}, m, nil), "x"); err != nil || answer != "here" || !strings.Contains(lastSaid(m.requests[1]), "was empty") {
+			t.Error("it is asked once more: ", answer, err)
+		}
 	})
 	t.Run("R-000-27 the model's failure is the run's", func(t *testing.T) {
 		_, err := ask(t, inWaves(t, registry{"a": skilled("a")}, &turnsOf{}, nil), "x")

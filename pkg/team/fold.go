@@ -361,7 +361,7 @@ func (st *StepState) extendDeadline(held time.Duration, now time.Time) {
 	}
 }
 
-// cutWarning is the warning of a run with an answer that was cut. A team passes it on from its members.
+// cutWarning is the warning of a run with an answer that was cut.
 const cutWarning = "a limit of output tokens cut the answer (on_truncated: ACCEPT)"
 
 // applyEnded folds the end of a step.
@@ -375,9 +375,10 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	if st.EndSeq == 0 {
 		st.EndSeq = -int64(f.Ended) // there is no journal
 	}
-	for _, text := range e.GetWarnings() {
-		if st.ByMember() && strings.HasSuffix(text, cutWarning) {
-			f.warnings = append(f.warnings, "member "+strconv.Quote(st.Step.GetMember())+": "+text)
+	for _, text := range e.GetWarnings() { // a team passes on those of its members
+		text = "member " + strconv.Quote(st.Step.GetMember()) + ": " + text
+		if st.ByMember() && !slices.Contains(f.warnings, text) {
+			f.warnings = append(f.warnings, text)
 		}
 	}
 	if st.Turn.GetEnd() == teamv1.TurnEnd_TURN_END_TRUNCATED {

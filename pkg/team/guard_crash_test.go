@@ -127,7 +127,7 @@ func TestCrash_Guarded(t *testing.T) {
 		t.Fatal("did not end")
 	}
 	n, baseline := len(w.events), w.verifyGuarded("")
-	for _, part := range []string{"OUTCOME_SUCCEEDED 2 warnings: ", "a(tides+r1+r2+r5+r6)+r7", "+i1+i2", "+m3+m4", "+i3+i4+r7", "+r3+r4"} {
+	for _, part := range []string{"OUTCOME_SUCCEEDED 8 warnings: ", "a(tides+r1+r2+r5+r6)+r7", "+i1+i2", "+m3+m4", "+i3+i4+r7", "+r3+r4"} {
 		if !strings.Contains(baseline, part) {
 			t.Fatalf("%q lacks %s", baseline, part)
 		}

@@ -3,6 +3,7 @@ package team
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -40,7 +41,7 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 	case HistoryLastResult, HistoryIsolated:
 		return nil
 	}
-	if st.Given != f.Input {
+	if st.Given != f.Input && !(prompt.OnlyText(f.Input) && continues(st.Given, agent.Text(f.Input))) {
 		shown = append(shown, f.Input)
 	}
 	for _, before := range f.Steps[:f.visibleSteps(st)] {
@@ -49,6 +50,12 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 		}
 	}
 	return shown
+}
+
+// continues reports whether a message begins with a text.
+func continues(m *a2av1.Message, text string) bool {
+	rest, ok := strings.CutPrefix(agent.Text(m), text)
+	return ok && (rest == "" || strings.HasPrefix(rest, "\n\n"))
 }
 
 // visibleSteps returns how many leading steps a step can see: those up to the model turn that
@@ -72,7 +79,7 @@ func (f *fold) outputFor(before, st *StepState) *a2av1.Message {
 	switch {
 	case before.ByMember() && before.Transfer != nil:
 		text := before.Step.GetMember() + " hands over to " + before.Transfer.GetTo()
-		if m := before.Transfer.GetMessage(); m != "" && m != agent.Text(st.Given) {
+		if m := before.Transfer.GetMessage(); m != "" && !continues(st.Given, m) {
 			text += ": " + m
 		}
 		return agent.UserMessage("", text)
@@ -83,7 +90,7 @@ func (f *fold) outputFor(before, st *StepState) *a2av1.Message {
 	case before.Turn.GetText() != "":
 		return agent.UserMessage("", f.Team.ID+": "+before.Turn.GetText())
 	case before.Tool != nil:
-		return agent.UserMessage("", before.Step.GetName()+": "+agent.Excerpt(before.Tool.GetText(), agent.MaxResult))
+		return agent.UserMessage("", before.Step.GetName()+": "+prompt.ToolText(before.Tool, agent.MaxResult))
 	}
 	return nil
 }

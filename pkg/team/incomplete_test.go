@@ -223,6 +223,13 @@ func TestTruncated_Accepted(t *testing.T) {
 	if w := r.reply.GetWarnings(); len(w) != 1 || !strings.Contains(w[0], "cut the answer") {
 		t.Error(w)
 	}
+	nested := newTeamWith(t, team.Config{ID: "t1", Scheduler: inOrder("m", "m"), Members: members("m"), Registry: registry{"m": a}})
+	whole := newTeamWith(t, team.Config{ID: "t0", Scheduler: inOrder("t1"), Members: members("t1"), Registry: registry{"t1": nested}})
+	r = newRecord()
+	r.process(t.Context(), whole, nil)
+	if w := r.reply.GetWarnings(); len(w) != 1 || !strings.HasPrefix(w[0], `member "t1": member "m": a limit`) {
+		t.Error("of a member: ", w)
+	}
 }
 
 // TestTruncated_Kept: what there is of an answer that was cut is an artifact of the task that ends with it, also

@@ -158,13 +158,8 @@ func (g *gate) checkScore(e *evidence) (score float64, feedback string, err erro
 			feedback = "This is to be met: " + g.Check.Source()
 		}
 		return score, feedback, err
-	case empty(e.result):
+	case prompt.Blank(e.result):
 		return 0, "There is nothing in the result.", nil
 	}
 	return 1, "", nil
-}
-
-// empty reports whether a message has no content: only text, and that is blank.
-func empty(m *a2av1.Message) bool {
-	return strings.TrimSpace(agent.Text(m)) == "" && prompt.OnlyText(m)
 }

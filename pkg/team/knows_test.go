@@ -370,9 +370,10 @@ func TestPastCalls(t *testing.T) {
 		return m
 	}
 	history := []*a2av1.Message{agent.UserMessage("h1", "order 7?"), answer("shipped", "order 7: shipped", "order 8: lost"), agent.UserMessage("h2", "and 9?"), answer("lost", "order 9: lost")}
+	history[3].Metadata.Fields[agent.ToolCallsKey].GetListValue().GetValues()[0].GetStructValue().Fields["error"] = structpb.NewBoolValue(true)
 	for remembers, want := range map[int][]string{
-		20: {"user: order 7?", "user: Tools … order 7: shipped order 8: lost", "assistant: shipped", "user: and 9?", "user: Tools … order 9: lost", "assistant: lost", "user: refund it"},
-		2:  {"user: order 7?", "user: Tools … order 8: lost", "assistant: shipped", "user: and 9?", "user: Tools … order 9: lost", "assistant: lost", "user: refund it"},
+		20: {"user: order 7?", "user: Tools … order 7: shipped order 8: lost", "assistant: shipped", "user: and 9?", "user: Tools … failed: order 9: lost", "assistant: lost", "user: refund it"},
+		2:  {"user: order 7?", "user: Tools … order 8: lost", "assistant: shipped", "user: and 9?", "user: Tools … failed: order 9: lost", "assistant: lost", "user: refund it"},
 		0:  {"user: order 7?", "assistant: shipped", "user: and 9?", "assistant: lost", "user: refund it"},
 	} {
 		m := leads(t, says("ok"))

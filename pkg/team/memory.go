@@ -12,6 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
 // Remembers implements agent.Rememberer.
@@ -43,7 +44,11 @@ func PastCalls(c *Config, history []*a2av1.Message) []string {
 			if of := f["agent"].GetStringValue(); of != "" {
 				by = word(of) + " called "
 			}
-			texts[i] += fmt.Sprintf("\n- %s%s %s: %s", by, word(f["tool"].GetStringValue()), f["arguments"].GetStringValue(), f["result"].GetStringValue())
+			failed := ""
+			if f["error"].GetBoolValue() {
+				failed = prompt.FailedCall
+			}
+			texts[i] += fmt.Sprintf("\n- %s%s %s: %s%s", by, word(f["tool"].GetStringValue()), f["arguments"].GetStringValue(), failed, f["result"].GetStringValue())
 		}
 	}
 	return texts
@@ -92,6 +97,7 @@ func preparedNote(c *Config) *teamv1.Noted {
 		Code: agent.NoteTeamPrepared, Text: fmt.Sprintf("team %s has %d members", c.ID, n),
 		Details: &structpb.Struct{Fields: map[string]*structpb.Value{
 			"members": structpb.NewNumberValue(float64(n)), "mode": structpb.NewStringValue(c.Mode), "memory": structpb.NewBoolValue(c.Memory),
+			"tools": structpb.NewNumberValue(float64(c.toolMemory())),
 		}},
 	}
 }

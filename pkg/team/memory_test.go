@@ -118,7 +118,7 @@ func TestR_003_33_Prepared(t *testing.T) {
 	for _, ev := range req.GetRecorded() {
 		if n := ev.GetNoted(); n.GetCode() == agent.NoteTeamPrepared {
 			notes++
-			want := map[string]any{"members": 1.0, "mode": "relay", "memory": true}
+			want := map[string]any{"members": 1.0, "mode": "relay", "memory": true, "tools": 20.0}
 			if diff := cmp.Diff(want, n.GetDetails().AsMap()); diff != "" {
 				t.Errorf("R-003-33 details (-want +got):\n%s", diff)
 			}

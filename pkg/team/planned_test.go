@@ -120,6 +120,17 @@ func TestS_62_PlannedWorkflow(t *testing.T) {
 		}
 	})
 
+	t.Run("an answer that is empty is asked for once more", func(t *testing.T) {
+		var d diary
+		lead := leads(t, plans(do("x", "a", "go")), says(" "), says("done"))
+		r := watch(t.Context(), plannedBy(t, lead, d.crew("a")), "tides")
+		if r.text() != "done" || len(lead.all()) != 3 || !strings.Contains(lastSaid(lead.all()[2]), "was empty") {
+			t.Errorf("%q after %d calls, %v", r.text(), len(lead.all()), r.err)
+		}
+		r = watch(t.Context(), plannedBy(t, leads(t, plans(do("x", "a", "go")), says(""), says("")), d.crew("a")), "tides")
+		wantReason(t, r.err, agent.ReasonNoResponse)
+	})
+
 	t.Run("S-62 a second faulty plan fails the run", func(t *testing.T) {
 		var d diary
 		lead := leads(t, says("no plan"), plans(do("x", "nobody", "go")))

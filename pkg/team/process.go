@@ -128,10 +128,6 @@ func (p *process) reply(m *a2av1.Message) *teamv1.Reply {
 	return r
 }
 
-// mustAnswer reports whether the run may not end with an empty answer: it is the run of a task, and not
-// allowed to. What a member that says nothing means is for its team to decide.
-func (p *process) mustAnswer() bool { return len(p.req.GetPath()) == 0 && !p.cfg.AllowEmpty }
-
 // noResponse returns the error of a run that would end with an empty answer.
 func (p *process) noResponse() error {
 	return agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,

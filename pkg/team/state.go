@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -163,6 +164,10 @@ type StepState struct {
 
 // ByMember reports whether the step is work of a member.
 func (st *StepState) ByMember() bool { return agent.ByMember(st.Step.GetKind()) }
+
+// MustAnswer reports whether the run may not end with an empty answer: it is the run of a task, and not
+// allowed to. What a member that says nothing means is for its team to decide.
+func (s *State) MustAnswer() bool { return !s.Team.AllowEmpty && !strings.Contains(s.Path, "/") }
 
 // Open returns the steps that have not ended.
 func (s *State) Open() []*StepState { return slices.Collect(s.pending()) }

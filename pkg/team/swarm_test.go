@@ -212,10 +212,19 @@ func TestSwarm_HandsOver(t *testing.T) {
 				t.Error(together, diff)
 			}
 			given := "x\n\nWhat the tools answered that were called together with this hand-over:\n\necho {\"before\":1}:\n{\"before\":1}\n\necho {\"after\":1}:\n{\"after\":1}"
-			if diff := cmp.Diff([]string{"user: x", "user: a hands over to b", "user: " + given}, heard(b.all()[0])); diff != "" {
+			if diff := cmp.Diff([]string{"user: a hands over to b", "user: " + given}, heard(b.all()[0])); diff != "" {
 				t.Error("the next member does not see the results: ", diff)
 			}
 			r.complete(t)
+		}
+	})
+
+	t.Run("the error of a tool that was called together with the hand-over is marked", func(t *testing.T) {
+		broken := fixedTool{"query", &teamv1.ToolResult{Text: "no such table", IsError: true}}
+		b := leads(t, says("B says"))
+		reg := registry{"a": minded(t, "a", leads(t, calls(tool("query", `{}`), handOver("b", ""))), broken), "b": minded(t, "b", b)}
+		if _, err := ask(t, swarmOf(t, reg), "x"); err != nil || !strings.Contains(lastSaid(b.all()[0]), "query {}:\nfailed: no such table") {
+			t.Error(err, heard(b.all()[0]))
 		}
 	})
 

@@ -2673,7 +2673,7 @@ type Ended_ReplyRef struct {
 }
 
 type Ended_Turn struct {
-	// A turn of a model.
+	// A turn of a model. If the step did not succeed, what there is of its text.
 	Turn *Turn `protobuf:"bytes,4,opt,name=turn,proto3,oneof"`
 }
 

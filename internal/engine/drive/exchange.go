@@ -59,15 +59,16 @@ func blocked(n *journal.Node) bool {
 func contributions(v *journal.View) []a2a.Contribution {
 	var ended []*journal.Node
 	for _, n := range members(v.Top) {
-		if n.End != nil && n.End.GetError() == nil && remembers(n) {
+		if yes, _ := remembers(n); yes && n.End != nil && n.End.GetError() == nil {
 			ended = append(ended, n)
 		}
 	}
 	slices.SortFunc(ended, func(a, b *journal.Node) int { return cmp.Compare(a.EndSeq, b.EndSeq) })
 	var list []a2a.Contribution
 	for _, n := range ended {
+		_, tools := remembers(n)
 		if s := state(n); len(n.Reply.GetParts())+len(s) > 0 {
-			list = append(list, a2a.Contribution{Path: n.Path, Messages: entries(v, n, n.Reply, agent.DefaultToolCalls), State: s})
+			list = append(list, a2a.Contribution{Path: n.Path, Messages: entries(v, n, n.Reply, tools), State: s})
 		}
 	}
 	return list
@@ -94,14 +95,16 @@ func members(n *journal.Node) []*journal.Node {
 	return list
 }
 
-// remembers reports whether a member has noted that its conversation is remembered under its path.
-func remembers(n *journal.Node) (yes bool) {
+// remembers reports whether a member has noted that its conversation is remembered under its path, with the last
+// so many tool calls.
+func remembers(n *journal.Node) (yes bool, tools int) {
 	for _, ev := range n.Notes {
 		if note := ev.GetNoted(); note.GetCode() == agent.NoteTeamPrepared {
-			yes = note.GetDetails().GetFields()["memory"].GetBoolValue()
+			details := note.GetDetails().GetFields()
+			yes, tools = details["memory"].GetBoolValue(), int(details["tools"].GetNumberValue())
 		}
 	}
-	return yes
+	return yes, tools
 }
 
 // state returns the values that the decisions of a node have written to the state of its
@@ -233,6 +236,9 @@ func callsBehind(n *journal.Node, most int) []*structpb.Value {
 	for i, c := range calls {
 		text := func(s string) *structpb.Value { return structpb.NewStringValue(agent.Excerpt(s, agent.MaxRemembered)) }
 		fields := map[string]*structpb.Value{"tool": text(c.call.GetName()), "arguments": text(c.call.GetArguments()), "result": text(c.node.End.GetTool().GetText())}
+		if c.node.End.GetTool().GetIsError() {
+			fields["error"] = structpb.NewBoolValue(true)
+		}
 		if c.by != n {
 			fields["agent"] = text(c.by.Step.GetMember())
 		}

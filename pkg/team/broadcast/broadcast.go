@@ -4,7 +4,6 @@ package broadcast
 import (
 	"cmp"
 	"fmt"
-	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -54,12 +53,15 @@ func (b *Broadcast) Next(s *team.State) (team.Decision, error) {
 	last := s.Steps[len(s.Steps)-1]
 	switch {
 	case last.Step.GetKind() != teamv1.Step_KIND_MODEL:
-		return turn("the members have answered"), nil
+		return turn("", "the members have answered"), nil
 	case last.Err != nil:
 		return team.Decision{}, last.Err
 	case last.ReceivedBefore < len(s.Received):
-		return turn("the user has said more"), nil
-	case !s.Team.AllowEmpty && strings.TrimSpace(agent.Text(last.Message)) == "" && prompt.OnlyText(last.Message):
+		return turn("", "the user has said more"), nil
+	case !s.MustAnswer() || !prompt.Blank(last.Message):
+	case last.Step.GetName() != prompt.EmptyTurn:
+		return turn(prompt.EmptyTurn, "the answer is empty: the model is asked once more"), nil
+	default:
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: its model wrote no answer from the members' results; say in its instructions what to write", s.Team.ID)
 	}
@@ -67,8 +69,8 @@ func (b *Broadcast) Next(s *team.State) (team.Decision, error) {
 }
 
 // turn returns the decision to ask the model.
-func turn(reason string) team.Decision {
-	return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL}}, Reason: reason}
+func turn(name, reason string) team.Decision {
+	return team.Decision{Steps: []*teamv1.Step{{Kind: teamv1.Step_KIND_MODEL, Name: name}}, Reason: reason}
 }
 
 // wave gives every enabled member the run's input.
@@ -103,7 +105,7 @@ func allFailed(steps []*team.StepState) *agent.Error {
 
 // Prompt implements [team.Scheduler]. The prompt has the conversation, the input, and the result of
 // each member in roster order.
-func (b *Broadcast) Prompt(s *team.State, _ *teamv1.Step) *agent.ModelRequest {
+func (b *Broadcast) Prompt(s *team.State, step *teamv1.Step) *agent.ModelRequest {
 	req := &agent.ModelRequest{Agent: s.Team.ID, Instructions: b.system(s)}
 	for _, m := range s.History {
 		req.Messages = append(req.Messages, prompt.Said(m))
@@ -122,6 +124,9 @@ func (b *Broadcast) Prompt(s *team.State, _ *teamv1.Step) *agent.ModelRequest {
 	}
 	for _, m := range s.Received {
 		req.Messages = append(req.Messages, prompt.User(m))
+	}
+	if step.GetName() == prompt.EmptyTurn {
+		user(prompt.WasEmpty)
 	}
 	return req
 }

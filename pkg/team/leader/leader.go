@@ -350,18 +350,18 @@ func (l *leader) answered(s *team.State, r *round) (team.Decision, error) {
 }
 
 // reply ends the run with the text of the turn. If it is empty, the model is asked once more, and then
-// the run fails, unless an agent may end without an answer.
+// the run fails, unless it may end without an answer.
 func (l *leader) reply(s *team.State, r *round) (team.Decision, error) {
 	name := r.turn.Step.GetName()
 	switch {
-	case strings.TrimSpace(r.turn.Turn.GetText()) != "" || len(r.turn.Turn.GetFiles()) > 0 || !l.mustAnswer(s):
+	case strings.TrimSpace(r.turn.Turn.GetText()) != "" || len(r.turn.Turn.GetFiles()) > 0 || !s.MustAnswer():
 		return l.formatReply(s, r)
 	case name == finalTurn && l.crew == nil:
 		return team.Decision{}, l.limitBefore(s)
-	case name != emptyTurn && name != finalTurn:
-		d, err := l.turn(s, r, emptyTurn, "the answer is empty: the model is asked once more")
-		if len(d.Steps) > 0 && d.Steps[0].GetName() == emptyTurn {
-			d.Steps[0].Ask = &teamv1.Ask{Question: "Your last message was empty. Answer the request now, in words."}
+	case name != prompt.EmptyTurn && name != finalTurn:
+		d, err := l.turn(s, r, prompt.EmptyTurn, "the answer is empty: the model is asked once more")
+		if len(d.Steps) > 0 && d.Steps[0].GetName() == prompt.EmptyTurn {
+			d.Steps[0].Ask = &teamv1.Ask{Question: prompt.WasEmpty}
 		}
 		return d, err
 	case l.crew != nil:
@@ -370,12 +370,6 @@ func (l *leader) reply(s *team.State, r *round) (team.Decision, error) {
 	}
 	return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 		"the model of agent %q ended the run without an answer, also when asked once more; say in its instructions what to answer, or set allow_empty: true", s.Team.ID)
-}
-
-// mustAnswer reports whether the answer may not be empty: that of a leader, and that of an agent whose
-// run is a task. A team is told when its member says nothing.
-func (l *leader) mustAnswer(s *team.State) bool {
-	return !s.Team.AllowEmpty && (l.crew != nil || !strings.Contains(s.Path, "/"))
 }
 
 // turn asks the model for another turn, within limits.max_turns.

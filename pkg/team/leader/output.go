@@ -17,11 +17,8 @@ import (
 // guard.Schema is one.
 type OutputFormat func(m *a2av1.Message) (*structpb.Value, error)
 
-// Names of the turns that ask for another answer: in the right format, or for one that is not empty.
-const (
-	againTurn = "again"
-	emptyTurn = "empty"
-)
+// againTurn is the name of the turn that asks for an answer in the right format.
+const againTurn = "again"
 
 // formatReply ends the run with the text of the turn. If the text does not have the output format,
 // the model is asked once more; if that answer does not have it either, the run fails.

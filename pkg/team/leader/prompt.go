@@ -80,7 +80,7 @@ func (w *promptWriter) turn(i int, st *team.StepState) {
 	switch st.Step.GetName() {
 	case resultsTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "The delegated tasks have ended. Answer the request with their results." + resultsText(w.state, st)})
-	case againTurn, emptyTurn:
+	case againTurn, prompt.EmptyTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: st.Step.GetAsk().GetQuestion()})
 	case finalTurn:
 		w.add(agent.ModelMessage{Role: agent.RoleUser, Text: "A limit is reached: no more tools can be called. Answer the request now with what you have, " +

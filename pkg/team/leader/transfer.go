@@ -86,9 +86,15 @@ func readTransfer(arguments string, targets []*teamv1.TransferTarget) (*teamv1.T
 func (l *leader) withResults(s *team.State, r *round, t *teamv1.Transfer, at int) *teamv1.Transfer {
 	w := promptWriter{leader: l, state: s}
 	var b strings.Builder
+	shown := func(st *team.StepState) string {
+		if st.Tool != nil {
+			return prompt.ToolText(st.Tool, agent.MaxResult)
+		}
+		return agent.Excerpt(w.answer(st), agent.MaxResult)
+	}
 	for k, st := range r.steps {
 		if call := r.calls()[k]; k != at && st.Refusal == nil {
-			fmt.Fprintf(&b, "\n\n%s %s:\n%s", call.GetName(), agent.Excerpt(call.GetArguments(), maxShownArguments), agent.Excerpt(w.answer(st), agent.MaxResult))
+			fmt.Fprintf(&b, "\n\n%s %s:\n%s", call.GetName(), agent.Excerpt(call.GetArguments(), maxShownArguments), shown(st))
 		}
 	}
 	if b.Len() == 0 {

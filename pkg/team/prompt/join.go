@@ -69,3 +69,6 @@ func OnlyText(m *a2av1.Message) bool {
 	}
 	return true
 }
+
+// Blank reports whether a message has no content: only text, and that is blank.
+func Blank(m *a2av1.Message) bool { return strings.TrimSpace(agent.Text(m)) == "" && OnlyText(m) }

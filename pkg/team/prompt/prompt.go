@@ -87,6 +87,24 @@ func CutTo(text string, size int, name string) string {
 		shown, len(shown), len(text), name, ReadTool, len(shown))
 }
 
+// ToolText returns at most size bytes of the result of a tool for a model that has not called it. Errors are marked.
+func ToolText(r *teamv1.ToolResult, size int) string {
+	text := agent.Excerpt(r.GetText(), size)
+	if r.GetIsError() {
+		return FailedCall + text
+	}
+	return text
+}
+
+// FailedCall comes before the error of a tool.
+const FailedCall = "failed: "
+
+// WasEmpty asks a model once more that has ended with an empty answer, in a turn of the name EmptyTurn.
+const (
+	WasEmpty  = "Your last message was empty. Answer the request now, in words."
+	EmptyTurn = "empty"
+)
+
 // Size returns the size of the texts of a request, in bytes.
 func Size(req *agent.ModelRequest) int {
 	n := len(req.Instructions) + len(req.Schema)

@@ -109,6 +109,9 @@ func (p *Planned) promptAnswer(req *agent.ModelRequest, s *team.State) {
 			continue
 		}
 		said = promptReceived(req, s, said, st)
+		if why := st.Step.GetAsk().GetQuestion(); why != "" {
+			req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleUser, Text: why})
+		}
 		if st.Turn != nil {
 			req.Messages = append(req.Messages, agent.ModelMessage{Role: agent.RoleAssistant, Text: st.Turn.GetText()})
 		}

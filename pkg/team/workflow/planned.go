@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -449,13 +448,12 @@ func answered(s *team.State, st *team.StepState) (team.Decision, error) {
 	switch {
 	case st.ReceivedBefore < len(s.Received):
 		return turn(answerTurn, "the user has said more", ""), nil
-	case !s.Team.AllowEmpty && isBlank(st.Message):
+	case !s.MustAnswer() || !prompt.Blank(st.Message):
+	case st.Step.GetAsk().GetQuestion() == "":
+		return turn(answerTurn, "the answer is empty: the leader is asked once more", prompt.WasEmpty), nil
+	default:
 		return team.Decision{}, agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse,
 			"team %q: its leader wrote no answer from the results of the steps; say in its instructions what to write", s.Team.ID)
 	}
 	return team.Decision{Reply: st.Message, Reason: "the leader answered"}, nil
-}
-
-func isBlank(m *a2av1.Message) bool {
-	return strings.TrimSpace(agent.Text(m)) == "" && prompt.OnlyText(m)
 }

@@ -27,7 +27,7 @@ func (w *Work) delegate(ctx context.Context) (res Result) {
 		if ev.GetDelta() != nil && len(w.by.Guards.Result) > 0 { // withheld until result middlewares have checked the answer
 			continue
 		}
-		if e := ev.GetEnded(); e.GetError() != nil && len(w.by.Guards.Result)+len(w.by.Guards.Output) > 0 { // likewise what there is of a turn
+		if e := ev.GetEnded(); e.GetError() != nil && e.GetTurn() != nil && len(w.by.Guards.Result)+len(w.by.Guards.Output) > 0 { // likewise what there is of a turn
 			e.Result = nil
 		}
 		if err := w.emit(ev); err != nil {
