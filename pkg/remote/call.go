@@ -221,7 +221,7 @@ func (p *past) fold(e *teamv1.Event) {
 		p.artifacts++
 	case *teamv1.Event_Progress:
 		p.progress[k.Progress.GetMessage().GetMessageId()] = true
-		p.begun = true
+		p.begun = p.begun || agent.Text(k.Progress.GetMessage()) != ""
 	case *teamv1.Event_Delta:
 		p.begun = true
 	case *teamv1.Event_Asked:

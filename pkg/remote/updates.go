@@ -192,17 +192,21 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 		r.Result = &teamv1.Reply_Transfer{Transfer: to}
 		return x.reply(r)
 	}
-	if !x.whole(s.GetMessage()) {
-		return cutOff(x.agent.cfg.ID, r.GetSpent())
+	end := s.GetMessage()
+	if x.gap {
+		var err error
+		if end, err = x.found(end, r.GetSpent()); err != nil {
+			return err
+		}
 	}
 	m := &a2av1.Message{
 		MessageId: x.run.ID(x.req.GetScope(), "reply/"+x.bound.GetTaskId(), 1),
 		Role:      a2av1.Role_ROLE_AGENT, Parts: x.output.parts(),
 	}
-	if len(m.GetParts()) == 0 && s.GetMessage() != nil {
-		m = own(s.GetMessage())
+	if len(m.GetParts()) == 0 && end != nil {
+		m = own(end)
 	}
-	if len(m.GetParts()) == 0 && len(x.said) > 0 && !x.gap {
+	if len(m.GetParts()) == 0 && len(x.said) > 0 {
 		m = x.joined()
 	}
 	if len(m.GetParts()) == 0 && len(x.output.order) == 0 {
@@ -212,40 +216,63 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 		}
 		if last != nil {
 			m = own(last)
-		} else if x.gap && x.begun() {
-			return cutOff(x.agent.cfg.ID, r.GetSpent())
 		}
 	}
 	r.Result = &teamv1.Reply_Message{Message: m}
 	return x.reply(r)
 }
 
-// whole reports whether the artifacts, or without any the message at the end of the task, hold the
-// whole answer. If updates may be missing, artifacts do after their last chunk, and the message does
-// if the peer has sent no text before that the message does not begin with: it may only say that the
-// task is completed.
-func (x *exchange) whole(end *a2av1.Message) bool {
-	switch {
-	case !x.gap:
-		return true
-	case len(x.output.order) > 0:
-		return x.output.closed()
-	case len(end.GetParts()) == 0 || !x.begun():
-		return true
+// found returns the message that is the answer of a completed task whose updates may be missing, nil if
+// its artifacts are or there is none. end is the message of its last status, which may only say that the
+// task is completed: it is the answer if it begins with what was received, or if nothing was and the
+// history has no other. A message of the history is the answer if it begins with what was received, or if
+// there is no end. Artifacts are whole after their last chunk. The error is cutOff if the answer is not
+// there.
+func (x *exchange) found(end *a2av1.Message, spent *teamv1.Spent) (*a2av1.Message, error) {
+	if len(x.output.order) > 0 {
+		if x.output.closed() {
+			return nil, nil //nolint:nilnil // the artifacts are the answer
+		}
+		return nil, cutOff(x.agent.cfg.ID, spent)
 	}
-	return x.latest != nil && strings.HasPrefix(agent.Text(end), agent.Text(x.latest))
+	if x.goesOn(end) {
+		return end, nil
+	}
+	noted, err := x.noted()
+	switch {
+	case err != nil:
+		return nil, err
+	case noted != nil && (len(end.GetParts()) == 0 || x.goesOn(noted) && !x.past.progress[noted.GetMessageId()]):
+		return noted, nil
+	case !x.begun() && (noted == nil || agent.Text(noted) == agent.Text(end)):
+		return end, nil
+	}
+	return nil, cutOff(x.agent.cfg.ID, spent)
+}
+
+// goesOn reports whether a message begins with the latest text in a status.
+func (x *exchange) goesOn(m *a2av1.Message) bool {
+	begun := agent.Text(x.latest)
+	return begun != "" && strings.HasPrefix(agent.Text(m), begun)
 }
 
 // begun reports whether the peer has sent text of the task.
-func (x *exchange) begun() bool { return x.latest != nil || len(x.said) > 0 || x.past.begun }
+func (x *exchange) begun() bool {
+	return agent.Text(x.latest) != "" || len(x.said) > 0 || x.past.begun
+}
 
 // last returns the last message of the agent: in a status of this call, else at the end
 // of the task's history; nil if that is not a message of the agent, or if the peer
 // sends no history.
 func (x *exchange) last() (*a2av1.Message, error) {
-	if x.latest != nil && !x.gap {
+	if x.latest != nil {
 		return x.latest, nil
 	}
+	return x.noted()
+}
+
+// noted returns the last message of the task's history, nil if that is not one of the agent.
+func (x *exchange) noted() (*a2av1.Message, error) {
 	r, err := x.glance(1)
 	if err != nil && (x.ctx.Err() != nil || unfinished(x.agent.cfg.ID, err)) {
 		return nil, err
