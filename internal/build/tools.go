@@ -194,7 +194,7 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 			tool := t.Spec().Name
 			offered = append(offered, tool)
 			if other, taken := from[tool]; taken {
-				why := fmt.Sprintf("tools %q and %q both have %q; set allow so that only one of them offers it", other, name, tool)
+				why := fmt.Sprintf("tools %q and %q both have %q; set prefix of one of them, or allow so that only one of them offers it", other, name, tool)
 				return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 			}
 			from[tool] = name

@@ -23,6 +23,8 @@ type reader struct {
 	spec   agent.ToolSpec
 }
 
+var _ agent.AskingTool = (*reader)(nil)
+
 // offersResources reports whether the resources of the server may be read.
 func (s *Server) offersResources() bool {
 	if s.config.Resources != nil {
@@ -97,6 +99,15 @@ func (r *reader) Call(ctx context.Context, arguments json.RawMessage, key string
 	}
 	return r.result(has), nil
 }
+
+// CallAsking implements agent.AskingTool, as all tools of a server do. A server cannot ask about a resource.
+func (r *reader) CallAsking(ctx context.Context, c agent.ToolCall) (*teamv1.ToolResult, *agent.ToolAsk, error) {
+	out, err := r.Call(ctx, c.Arguments, c.Key)
+	return out, nil, err
+}
+
+// Release implements agent.AskingTool.
+func (r *reader) Release(string) {}
 
 // result converts a resource.
 func (r *reader) result(has *mcp.ReadResourceResult) *teamv1.ToolResult {

@@ -81,7 +81,7 @@ func sameName(id, name, one, other string) error {
 		conflict = fmt.Sprintf("tool %q has %q, which is the name of another tool of the agent", other, name)
 	}
 	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError,
-		"agent %q: %s; set allow so that only one of them is offered", id, conflict)
+		"agent %q: %s; set prefix of one of them, or allow so that only one of them is offered", id, conflict)
 }
 
 // missingTools returns a text that says that the tools of a set are missing, and why, as far as callers may know it.
