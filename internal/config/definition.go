@@ -98,10 +98,9 @@ func withoutConnection(a *teamv1.AgentConfig) *teamv1.AgentConfig {
 // collectModel adds a model and its fallbacks to a definition, without keys and addresses.
 func (c *Config) collectModel(d *teamv1.Definition, model string) {
 	for _, name := range c.withFallbacks(model) {
-		m := c.Server.GetModels()[name]
-		d.Config.Models[name] = &teamv1.ModelConfig{
-			Provider: m.GetProvider(), Name: m.GetName(), Price: m.GetPrice(), MaxOutputTokens: m.GetMaxOutputTokens(), IdleTimeout: m.GetIdleTimeout(), Fallback: m.GetFallback(),
-		}
+		m := proto.CloneOf(c.Server.GetModels()[name])
+		m.ApiKey, m.BaseUrl, m.File, m.Api = "", "", "", false
+		d.Config.Models[name] = m
 		if script, ok := c.scripts[name]; ok {
 			d.Scripts[name] = script
 		}

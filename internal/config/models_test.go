@@ -127,7 +127,7 @@ agents: {writer: AGENT}
 func TestDefinitionOfToolsAndFallbacks(t *testing.T) {
 	const text = `version: v1
 models:
-  fast: {provider: anthropic, name: n, api_key: "${KEY}", max_output_tokens: 100, fallback: [spare]}
+  fast: {provider: anthropic, name: n, api_key: "${KEY}", max_output_tokens: 100, context_window: 9000, accepts: [text/plain], settings: {temperature: 0.5, headers: {X-Team: "${KEY}"}}, fallback: [spare]}
   spare: {provider: scripted, file: s.yaml}
   other: {provider: gemini, name: n, api_key: "${KEY}"}
 tools:
@@ -150,14 +150,14 @@ teams:
 		t.Fatal(err)
 	}
 	fast, web, far := r.Server.GetModels()["fast"], r.Server.GetTools()["web"].GetMcp(), r.Server.GetTools()["far"].GetMcp()
-	if r.Secret(fast.GetApiKey()).Reveal() != key || fast.GetMaxOutputTokens() != 100 || len(fast.GetFallback()) != 1 || r.Scripts["spare"] == nil || r.Server.GetModels()["other"] != nil {
+	if r.Secret(fast.GetApiKey()).Reveal() != key || !proto.Equal(fast, c.Server.GetModels()["fast"]) || r.Secret(fast.GetSettings().GetHeaders()["X-Team"]).Reveal() != key || r.Scripts["spare"] == nil || r.Server.GetModels()["other"] != nil {
 		t.Errorf("models %v", r.Server.GetModels())
 	}
 	if len(web.GetCommand()) != 2 || r.Secret(web.GetEnv()["TOKEN"]).Reveal() != key || len(web.GetAllow()) != 1 || len(web.GetEffects()) != 1 || far.GetUrl() == "" || r.Secret(far.GetHeaders()["X-Key"]).Reveal() != key || !proto.Equal(far, c.Server.GetTools()["far"].GetMcp()) {
 		t.Errorf("tools %v", r.Server.GetTools())
 	}
 	for _, change := range []struct{ from, to string }{
-		{"allow: [fetch]", "allow: [fetch, search]"}, {"fetch: KEYED", "fetch: SAFE"}, {"prefix: far_", "prefix: near_"}, {"results: BOTH", "results: TEXT"}, {"resources: false", "resources: true"}, {"max_output_tokens: 100", "max_output_tokens: 99"}, {", fallback: [spare]", ""},
+		{"allow: [fetch]", "allow: [fetch, search]"}, {"fetch: KEYED", "fetch: SAFE"}, {"prefix: far_", "prefix: near_"}, {"results: BOTH", "results: TEXT"}, {"resources: false", "resources: true"}, {"max_output_tokens: 100", "max_output_tokens: 99"}, {"temperature: 0.5", "temperature: 0.6"}, {"context_window: 9000", "context_window: 8000"}, {", fallback: [spare]", ""},
 	} {
 		changed := defined(t, strings.Replace(text, change.from, change.to, 1), script)
 		if definition(t, changed, "lead").Revision == d.Revision {
