@@ -11,9 +11,9 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/feed"
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // This file serves A2A 0.3 over JSON-RPC: the same calls as in 1.0, with other method names
@@ -220,7 +220,7 @@ func (p pieces) whole(r *a2av1.StreamResponse) *a2av1.StreamResponse {
 	whole := &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
 		TaskId: u.GetTaskId(), ContextId: u.GetContextId(), LastChunk: true, Metadata: u.GetMetadata(),
 		Artifact: &a2av1.Artifact{
-			ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: project.JoinTexts(all),
+			ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: agent.JoinTexts(all),
 			Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
 		},
 	}}}

@@ -21,7 +21,6 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/feed"
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -195,7 +194,7 @@ func answer(t testing.TB, task *a2av1.Task) string {
 }
 
 func artifactText(a *a2av1.Artifact) string {
-	return agent.Text(&a2av1.Message{Parts: project.JoinTexts(a.GetParts())})
+	return agent.Text(&a2av1.Message{Parts: agent.JoinTexts(a.GetParts())})
 }
 
 func texts(history []*a2av1.Message) []string {
@@ -333,7 +332,7 @@ func sameTask(t reporter, got, want *a2av1.Task) {
 	for _, task := range []*a2av1.Task{got, want} {
 		task.History = nil
 		for _, a := range task.GetArtifacts() {
-			a.Parts = project.JoinTexts(a.GetParts())
+			a.Parts = agent.JoinTexts(a.GetParts())
 		}
 		delete(task.GetMetadata().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields(), "seq")
 	}

@@ -173,3 +173,27 @@ func MessageOf(root string, ev *teamv1.Event) *a2av1.Message {
 	}
 	return nil
 }
+
+// JoinTexts returns parts with plain texts in a row joined to one, as readers see pieces of an artifact.
+func JoinTexts(parts []*a2av1.Part) []*a2av1.Part {
+	var list []*a2av1.Part
+	for i := 0; i < len(parts); i++ {
+		var text strings.Builder
+		n := i
+		for ; n < len(parts) && IsPlainText(parts[n]); n++ {
+			text.WriteString(parts[n].GetText())
+		}
+		if n == i {
+			list = append(list, parts[i])
+			continue
+		}
+		list, i = append(list, TextParts(text.String())...), n-1
+	}
+	return list
+}
+
+// IsPlainText reports whether a part is a text and nothing else.
+func IsPlainText(p *a2av1.Part) bool {
+	_, text := p.GetContent().(*a2av1.Part_Text)
+	return text && p.GetMetadata() == nil && p.GetFilename() == "" && p.GetMediaType() == ""
+}

@@ -41,7 +41,7 @@ func (f *fold) historyFor(st *StepState) []*a2av1.Message {
 	case HistoryLastResult, HistoryIsolated:
 		return nil
 	}
-	if st.Given != f.Input && !(prompt.OnlyText(f.Input) && continues(st.Given, agent.Text(f.Input))) {
+	if st.Given != f.Input && (!prompt.OnlyText(f.Input) || !continues(st.Given, agent.Text(f.Input))) {
 		shown = append(shown, f.Input)
 	}
 	for _, before := range f.Steps[:f.visibleSteps(st)] {

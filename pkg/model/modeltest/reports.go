@@ -12,7 +12,7 @@ import (
 // is an error with its text. connect returns a model whose endpoint is reached through a client.
 func Reports(t *testing.T, connect func(*http.Client) agent.Model) {
 	t.Helper()
-	for body, says := range map[string]string{
+	for body, says := range map[string]string{ //nolint:gosec // no credentials
 		`{"detail":"No such lane."}`:                                    "No such lane.",
 		`{"detail":[{"loc":["body"],"msg":"No such lane."}]}`:           "No such lane.",
 		`{"message":"No such lane."}`:                                   "No such lane.",
