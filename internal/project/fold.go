@@ -373,10 +373,12 @@ func (f *Fold) checked(c *teamv1.Checked) {
 // maxShownWarnings is the maximum number of warnings in a task.
 const maxShownWarnings = 100
 
-// warn adds warnings, without duplicates.
+// warn adds warnings, without duplicates: one that a check has given is in the reply of its step as well, and teams
+// pass it on with the names of the members before it.
 func (f *Fold) warn(texts ...string) {
 	for _, text := range texts {
-		if len(f.warnings) < maxShownWarnings && !slices.Contains(f.warnings, text) {
+		known := slices.ContainsFunc(f.warnings, func(w string) bool { return w == text || strings.HasSuffix(text, ": "+w) })
+		if len(f.warnings) < maxShownWarnings && !known {
 			f.warnings = append(f.warnings, text)
 		}
 	}
