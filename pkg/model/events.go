@@ -7,13 +7,14 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"slices"
 )
 
 // maxPiece is the maximum size of one event, in bytes.
 const maxPiece = 16 << 20
 
 // events reads the data of server-sent events whose data is a single line, as providers send them.
-// Event names and comments are ignored. Some endpoints answer with a whole JSON document although a stream
+// Event names and comments are ignored; llama.cpp before October 2025 reported failures in a field error. Some endpoints answer with a whole JSON document although a stream
 // was asked for, or with one on each line: each document, and each element of a list, is an event then.
 type events struct {
 	body  *bufio.Reader
@@ -22,6 +23,7 @@ type events struct {
 	docs  []json.RawMessage // events of a document that have not been returned
 	whole bool              // the response is a document
 	seen  bool              // there was an event
+	text  []byte            // lines that are not of a stream, at most maxFailure bytes
 	done  bool              // the stream has ended with [DONE]
 }
 
@@ -38,6 +40,8 @@ func (e *events) next() ([]byte, error) {
 	switch {
 	case err == nil:
 		e.seen = true
+	case errors.Is(err, io.EOF) && !e.seen && len(e.text) > 0:
+		return nil, &StreamError{Body: e.text}
 	case errors.Is(err, io.EOF) && !e.seen:
 		return nil, errEmpty
 	}
@@ -54,10 +58,15 @@ func (e *events) read() ([]byte, error) {
 		return e.nextDocument()
 	}
 	for e.lines.Scan() && e.lines.Err() == nil { // with an error, the line is incomplete
-		data, ok := bytes.CutPrefix(e.lines.Bytes(), []byte("data:"))
+		name, data, _ := bytes.Cut(e.lines.Bytes(), []byte(":"))
 		data = bytes.TrimSpace(data)
-		switch {
-		case !ok, len(data) == 0:
+		switch field := string(name); {
+		case field == "error" && len(data) > 0:
+			return nil, &StreamError{Body: bytes.Clone(data)}
+		case field != "data" && !slices.Contains(otherFields, field) && len(e.text) < maxFailure:
+			e.text = append(append(e.text, e.lines.Bytes()...), '\n')
+			continue
+		case field != "data", len(data) == 0:
 			continue
 		case string(data) == "[DONE]":
 			e.done = true
@@ -71,6 +80,12 @@ func (e *events) read() ([]byte, error) {
 	return nil, io.EOF
 }
 
+// otherFields are the names of the fields of events that are ignored; "" is that of comments and of empty lines.
+var otherFields = []string{"", "event", "id", "retry", "error"}
+
+// byteOrderMark may begin a stream, and is ignored.
+const byteOrderMark = "\ufeff"
+
 // begin decides by the first character whether the response is a stream or a document.
 func (e *events) begin() error {
 	for {
@@ -82,6 +97,11 @@ func (e *events) begin() error {
 		case ' ', '\t', '\r', '\n':
 			_, _ = e.body.Discard(1)
 			continue
+		case byteOrderMark[0]:
+			if mark, _ := e.body.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
+				_, _ = e.body.Discard(len(byteOrderMark))
+				continue
+			}
 		case '{', '[':
 			e.whole = true
 			return e.documents()

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"iter"
@@ -40,27 +42,25 @@ type Answer interface {
 }
 
 // Generate implements Generate of agent.Model: it makes the single attempt at a turn. Reasoning at the beginning
-// of the text is not part of it. A prompt that the endpoint refuses because of its contents is a turn that was
-// filtered, and costs nothing.
+// of the text is not part of it. If the endpoint reports that it refuses the prompt, or the rest of the answer,
+// because of its contents, the turn was filtered; it costs nothing if no event of an answer came before.
 func (c *Config) Generate(ctx context.Context, req *agent.ModelRequest, begin func() Exchange) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
-		x, filter, refused := begin(), thoughts.Filter{}, ""
+		x, filter, refused := begin(), thoughts.Filter{}, false
 		var raw strings.Builder
 		err := c.attempt(ctx, req.Key, func(ctx context.Context, call *Call) error {
 			err := x.Send(ctx, call)
-			var why *Rejection
-			if errors.As(err, &why) && why.filtered() != "" {
-				refused = why.filtered()
+			if err == nil {
+				err = call.receive(x.Answer, func(text string) bool {
+					raw.WriteString(text)
+					text = filter.Add(text)
+					return text == "" || yield(agent.ModelChunk{Text: text}, nil)
+				})
+			}
+			if refused = refusedContents(err); refused {
 				return nil
 			}
-			if err != nil {
-				return err
-			}
-			return call.receive(x.Answer, func(text string) bool {
-				raw.WriteString(text)
-				text = filter.Add(text)
-				return text == "" || yield(agent.ModelChunk{Text: text}, nil)
-			})
+			return err
 		})
 		used, whole := x.Answer.Used()
 		switch {
@@ -69,8 +69,13 @@ func (c *Config) Generate(ctx context.Context, req *agent.ModelRequest, begin fu
 		case err != nil:
 			yield(agent.ModelChunk{}, c.Price.partly(err, used))
 			return
-		case refused != "":
-			yield(agent.ModelChunk{Turn: &teamv1.Turn{FinishReason: refused, End: EndOf(refused), Model: c.Name}, Spent: &teamv1.Spent{}, MaxOutput: x.MaxOutput}, nil)
+		case refused:
+			turn := &teamv1.Turn{Text: thoughts.After(raw.String()), FinishReason: contentFilter, End: EndOf(contentFilter), Model: c.Name}
+			spent := &teamv1.Spent{}
+			if raw.Len() > 0 || used.Input > 0 {
+				spent = c.Price.Spent(turn, used, false)
+			}
+			yield(agent.ModelChunk{Turn: turn, Spent: spent, MaxOutput: x.MaxOutput}, nil)
 			return
 		}
 		if rest := filter.End(); rest != "" && !yield(agent.ModelChunk{Text: rest}, nil) {
@@ -81,6 +86,9 @@ func (c *Config) Generate(ctx context.Context, req *agent.ModelRequest, begin fu
 		yield(agent.ModelChunk{Turn: turn, Spent: c.Price.Spent(turn, used, whole), MaxOutput: x.MaxOutput}, nil)
 	}
 }
+
+// contentFilter is the reason for the end of a turn that the endpoint has refused because of its contents.
+const contentFilter = "content_filter"
 
 // receive adds the events of the response to an answer, and calls text with each piece of text.
 func (c *Call) receive(a Answer, text func(string) bool) error {
@@ -100,8 +108,17 @@ func (c *Call) receive(a Answer, text func(string) bool) error {
 			return errStopped
 		case errors.Is(err, io.EOF):
 			return events.end(a.Finish(events.whole), err)
+		case isText(err, event):
+			return &StreamError{Body: bytes.Clone(event)}
 		case err != nil:
 			return err
 		}
 	}
+}
+
+// isText reports whether an event could not be read because it is a text that begins like an object, such as the
+// representation of an error in Python, and not an object that lacks its end.
+func isText(err error, event []byte) bool {
+	var invalid *json.SyntaxError
+	return errors.As(err, &invalid) && invalid.Offset < int64(len(event))
 }

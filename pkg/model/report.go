@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -23,12 +24,15 @@ type StreamError struct {
 func (e *StreamError) Error() string { return "the endpoint reported: " + string(e.Body) }
 
 // Reported returns the *StreamError of an event that reports a failure in one of the forms of readReport, and
-// nil for any other.
+// nil for any other. A text is a failure, also as a JSON string.
 func Reported(event []byte) error {
 	var doc any
-	failed := json.Unmarshal(event, &doc) != nil // a text
+	failed := json.Unmarshal(event, &doc) != nil
 	if list, ok := doc.([]any); ok && len(list) > 0 {
 		doc = list[0]
+	}
+	if text, ok := doc.(string); ok {
+		failed = failed || text != ""
 	}
 	object, _ := doc.(map[string]any)
 	for _, key := range append([]string{"errors"}, said...) {
@@ -87,6 +91,9 @@ var markup = regexp.MustCompile(`(?is)<(style|script)\b.*?</(style|script)>|<[^>
 
 // read reads the fields of a document.
 func (r *report) read(doc any) {
+	if text, ok := doc.(string); ok {
+		r.words = text
+	}
 	if list, ok := doc.([]any); ok && len(list) > 0 {
 		doc = list[0]
 	}
@@ -202,16 +209,22 @@ func (r *report) has(codes ...string) bool {
 	return slices.ContainsFunc(codes, func(c string) bool { return slices.Contains(r.codes, c) })
 }
 
-// filtered returns the code with which an endpoint has refused a prompt because of its contents, or "".
-// Sources: Azure OpenAI (content_filter), OpenAI (content_policy_violation, invalid_prompt), Moonshot
-// (content_filter), Alibaba (data_inspection_failed).
-func (r *Rejection) filtered() string {
-	for _, code := range readReport(r.Status, r.Body).codes {
-		if slices.Contains([]string{"content_filter", "content_policy_violation", "invalid_prompt", "data_inspection_failed", "datainspectionfailed"}, code) {
-			return "content_filter"
-		}
+// refusedContents reports whether an endpoint has refused a prompt, or the rest of an answer, because of its contents, in a
+// *Rejection or a *StreamError. Sources: Azure OpenAI (content_filter), OpenAI (content_policy_violation,
+// invalid_prompt), Moonshot (content_filter), Alibaba (data_inspection_failed).
+func refusedContents(err error) bool {
+	var rejected *Rejection
+	var reported *StreamError
+	var r *report
+	switch {
+	case errors.As(err, &rejected):
+		r = readReport(rejected.Status, rejected.Body)
+	case errors.As(err, &reported):
+		r = readReport(0, reported.Body)
+	default:
+		return false
 	}
-	return ""
+	return r.has("content_filter", "content_policy_violation", "invalid_prompt", "data_inspection_failed", "datainspectionfailed")
 }
 
 // Blames reports whether the body of a rejection of the request's form, with a status of 400 or 422, has one of

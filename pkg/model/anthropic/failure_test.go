@@ -51,7 +51,7 @@ func TestFailures(t *testing.T) {
 		"broken mid-way":      {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "was interrupted"},
 		"broken at end":       {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "was interrupted"},
 		"no stop reason":      {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "was interrupted"},
-		"not JSON":            {fakellm.Turn{Raw: event("message_start", "{oops")}, true, false, "was interrupted"},
+		"not JSON":            {fakellm.Turn{Raw: event("message_start", "{oops")}, true, true, "(HTTP 200); try again later: {oops"},
 		"no data":             {fakellm.Turn{Raw: "\n"}, true, true, "without one event"},
 		"error in the stream": {fakellm.Turn{Raw: start(`"usage":{}`) + event("content_block_start", open) + event("content_block_delta", piece) + event("error", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)}, true, true, "(HTTP 529)"},
 		"limit in the stream": {fakellm.Turn{Raw: event("error", `{"type":"error","error":{"type":"rate_limit_error","message":"slow"}}`)}, true, true, "(HTTP 429)"},

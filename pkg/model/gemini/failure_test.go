@@ -45,7 +45,7 @@ func TestFailures(t *testing.T) {
 		"broken mid-way":         {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "was interrupted"},
 		"broken at end":          {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "was interrupted"},
 		"no finish reason":       {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "was interrupted"},
-		"not JSON":               {fakellm.Turn{Raw: data("{oops")}, true, false, "was interrupted"},
+		"not JSON":               {fakellm.Turn{Raw: data("{oops")}, true, true, "(HTTP 200); try again later: {oops"},
 		"no data":                {fakellm.Turn{Raw: "\n"}, true, true, "without one event"},
 		"error in the stream":    {fakellm.Turn{Raw: said(`{"text":"a"}`, "") + data(`{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}`)}, true, true, "(HTTP 503)"},
 		"refused in stream":      {fakellm.Turn{Raw: data(`{"error":{"code":400,"message":"Bad tool","status":"INVALID_ARGUMENT"}}`)}, false, true, "(HTTP 400): Bad tool"},

@@ -1,6 +1,7 @@
 package modeltest
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -27,12 +28,14 @@ func Reports(t *testing.T, connect func(*http.Client) agent.Model) {
 		`{"title":"Bad lane","status":422,"detail":"No such lane."}`:    "Bad lane: No such lane.",
 		`{"error":true,"message":"No such lane."}`:                      "No such lane.",
 		`{"object":"error","message":"No such lane."}`:                  "No such lane.",
-		`No such lane.`: "No such lane.",
+		`No such lane.`:              "No such lane.",
+		`"No such lane."`:            "No such lane.",
+		`{'error': 'No such lane.'}`: "No such lane.",
 		`{"error":{"message":"Your credit balance is too low."}}`:        "the quota of model",
 		`{"message":"This model's maximum context length is 10 tokens"}`: "shorten what the agent reads",
 	} {
 		for kind, sent := range map[string]string{"text/event-stream": "data: " + body + "\n\ndata: [DONE]\n\n", "application/json": body} {
-			if kind == "application/json" && !strings.ContainsAny(body[:1], "{[") {
+			if kind == "application/json" && (!json.Valid([]byte(body)) || body[0] == '"') {
 				continue
 			}
 			e := Failure(t, connect(Answering(kind, sent)))

@@ -98,7 +98,8 @@ type namedSchema struct {
 
 // chunk is an event of a stream, or a whole answer. What endpoints send in several forms is decoded later;
 // fields of another type than expected are ignored. Sources: the chunk of OpenAI,
-// https://platform.openai.com/docs/api-reference/chat/streaming; usage within a choice of Moonshot.
+// https://platform.openai.com/docs/api-reference/chat/streaming; usage within a choice of Moonshot; error
+// within a choice of OpenRouter.
 type chunk struct {
 	Object  text            `json:"object"`
 	Model   text            `json:"model"`
@@ -108,11 +109,12 @@ type chunk struct {
 }
 
 type choice struct {
-	Index        model.Count `json:"index"`
-	Delta        fields      `json:"delta"`
-	Message      fields      `json:"message"` // of a whole answer
-	FinishReason text        `json:"finish_reason"`
-	Usage        *usage      `json:"usage"`
+	Index        model.Count     `json:"index"`
+	Delta        fields          `json:"delta"`
+	Message      fields          `json:"message"` // of a whole answer
+	FinishReason text            `json:"finish_reason"`
+	Usage        *usage          `json:"usage"`
+	Error        json.RawMessage `json:"error"`
 }
 
 // usage is a report of the usage. Sources: OpenAI; prompt_cache_hit_tokens of DeepSeek, cached_tokens of

@@ -32,13 +32,17 @@ func TestFailures(t *testing.T) {
 		"broken mid-way":          {fakellm.Turn{Text: "a b c", Chunks: 3, Broken: true, BreakAfter: 2}, true, false, "was interrupted"},
 		"broken at end":           {fakellm.Turn{Text: "a b c", Broken: true, BreakAfter: 9}, true, false, "was interrupted"},
 		"no finish reason":        {fakellm.Turn{Text: "a", NoFinish: true}, true, false, "was interrupted"},
-		"not JSON":                {fakellm.Turn{Raw: events("{oops")}, true, false, "was interrupted"},
+		"not JSON":                {fakellm.Turn{Raw: events("{oops")}, true, true, "(HTTP 200); try again later: {oops"},
 		"no data":                 {fakellm.Turn{Raw: "\n"}, true, true, "without one event"},
 		"[DONE] and nothing else": {fakellm.Turn{Raw: events("[DONE]")}, true, true, "without one event"},
 		"error in the stream":     {fakellm.Turn{Raw: events(delta(`{"content":"a"}`), `{"error":{"message":"Provider gone","code":502}}`)}, true, true, "(HTTP 502)"},
 		"error in a chunk":        {fakellm.Turn{Raw: events(`{"id":"1","error":{"message":"slow down","type":"rate_limit_error"},"choices":[]}`)}, true, true, "(HTTP 429)"},
 		"error after a comment":   {fakellm.Turn{Raw: ": processing\n\nevent: error\n" + events(`{"error":{"message":"Provider gone","code":502}}`)}, true, true, "(HTTP 502)"},
 		"refusal in the stream":   {fakellm.Turn{Raw: events(`{"error":{"message":"Bad tool","type":"invalid_request_error"}}`)}, false, true, "(HTTP 400): Bad tool"},
+		"error beside the usage":  {fakellm.Turn{Raw: events(delta(`{"content":"a"}`), `{"choices":[],"usage":{"prompt_tokens":3},"detail":"Provider gone"}`, "[DONE]")}, true, true, "Provider gone"},
+		"error in a choice":       {fakellm.Turn{Raw: events(`{"choices":[{"delta":{},"finish_reason":"error","error":{"code":403,"message":"Flagged input"}}]}`)}, false, true, "(HTTP 403); check the model's api_key: Flagged input"},
+		"error of llama.cpp":      {fakellm.Turn{Raw: events(delta(`{"content":"a"}`)) + `error: {"code":400,"message":"Bad shift","type":"invalid_request_error"}` + "\n\n"}, false, true, "(HTTP 400): Bad shift"},
+		"text in place of events": {fakellm.Turn{Raw: "upstream request timeout"}, true, true, "(HTTP 200); try again later: upstream request timeout"},
 		"finish reason error":     {fakellm.Turn{Raw: events(`{"choices":[{"delta":{},"finish_reason":"error"}]}`)}, true, true, "(HTTP 502)"},
 	} {
 		t.Run(name, func(t *testing.T) {

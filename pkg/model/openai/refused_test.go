@@ -213,3 +213,17 @@ func TestNothingIsLearnedFromOtherFailures(t *testing.T) {
 		})
 	}
 }
+
+func TestAnswerIsFilteredWithinTheStream(t *testing.T) {
+	const report = `{"error":{"code":"content_filter","message":"Blocked."}}`
+	for text, raw := range map[string]string{"": events(report), "a": events(delta(`{"content":"a"}`), report, "[DONE]")} {
+		_, m := serve(t, fakellm.Turn{Raw: raw})
+		a := modeltest.Collect(t.Context(), t, m, modeltest.Ask("x"))
+		if a.Err != nil || a.Turn.GetEnd() != teamv1.TurnEnd_TURN_END_FILTERED || a.Turn.GetText() != text {
+			t.Errorf("%q: turn %v, error %v", text, a.Turn, a.Err)
+		}
+		if free := a.Spent != nil; free != (text == "") {
+			t.Errorf("%q: spent %v, want nothing before the answer, and the reservation after its beginning", text, a.Spent)
+		}
+	}
+}

@@ -44,14 +44,19 @@ func (a *answer) Add(data []byte) (string, error) {
 	if err := json.Unmarshal(data, &c); err != nil && (!errors.As(err, &odd) || odd.Field == "") {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	if len(c.Choices) == 0 && c.Usage == nil || c.Object == "error" || model.Holds(c.Error) {
-		return "", model.Reported(data)
+	if len(c.Choices) == 0 || c.Object == "error" || model.Holds(c.Error) {
+		if err := model.Reported(data); err != nil {
+			return "", err
+		}
 	}
 	a.model = cmp.Or(string(c.Model), a.model)
 	said := ""
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue
+		}
+		if model.Holds(choice.Error) {
+			return "", &model.StreamError{Body: fmt.Appendf(nil, `{"error":%s}`, choice.Error)}
 		}
 		a.answered = true
 		for _, piece := range []fields{choice.Delta, choice.Message} {

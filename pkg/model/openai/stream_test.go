@@ -44,6 +44,7 @@ func TestDialects(t *testing.T) {
 		"null content":                   {events(delta(`{"role":"assistant","content":null}`), delta(`{"content":"a"}`), stop), &teamv1.Turn{Text: "a"}},
 		"usage with choices":             {events(`{"usage":{"prompt_tokens":1},"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`), &teamv1.Turn{Text: "a"}},
 		"a second choice":                {events(delta(`{"content":"a"}`), `{"choices":[{"index":1,"delta":{"content":"z"},"finish_reason":"stop"}]}`, stop), &teamv1.Turn{Text: "a"}},
+		"byte order mark":                {"\ufeff" + events(delta(`{"content":"a"}`), delta(`{"content":"b"}`), stop), &teamv1.Turn{Text: "ab", FinishReason: "stop", End: teamv1.TurnEnd_TURN_END_COMPLETE}},
 		"refusal":                        {events(delta(`{"refusal":"I cannot."}`), stop), &teamv1.Turn{Text: "I cannot.", FinishReason: "refusal", End: teamv1.TurnEnd_TURN_END_FILTERED}},
 		"cut off by length":              {events(`{"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}`), &teamv1.Turn{Text: "a", FinishReason: "length", End: teamv1.TurnEnd_TURN_END_TRUNCATED}},
 		"its own model name":             {events(`{"model":"m-2026","choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`), &teamv1.Turn{Text: "a", Model: "m-2026"}},
