@@ -212,15 +212,15 @@ func (p pieces) whole(r *a2av1.StreamResponse) *a2av1.StreamResponse {
 	case !u.GetAppend():
 		have = nil
 	}
-	all := slices.Concat(have, a.GetParts())
-	p[a.GetArtifactId()] = all
+	have = append(have, a.GetParts()...)
+	p[a.GetArtifactId()] = have
 	if !u.GetAppend() || !u.GetLastChunk() {
 		return r
 	}
 	whole := &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
 		TaskId: u.GetTaskId(), ContextId: u.GetContextId(), LastChunk: true, Metadata: u.GetMetadata(),
 		Artifact: &a2av1.Artifact{
-			ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: agent.JoinTexts(all),
+			ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: agent.JoinTexts(have),
 			Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
 		},
 	}}}
