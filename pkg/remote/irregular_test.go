@@ -366,21 +366,23 @@ func TestA_12_StreamThatBreaksBeforeTheAnswer(t *testing.T) {
 		history  = `},"history":[{"messageId":"h","role":"ROLE_AGENT","parts":[{"text":"far: tides"}]}]`
 	)
 	for name, tt := range map[string]struct{ events, task, reply string }{
-		"after a text in a status":       {said, done, ""},
-		"after a text beside the task":   {beside, done, ""},
-		"after a chunk of an artifact":   {chunk, done, ""},
-		"after a text, and no more":      {said, "}", ""},
-		"after a chunk, and no more":     {chunk, "}", ""},
-		"after the last chunk":           {chunks, done, "far: tides"},
-		"before any text":                {"", whole, "far: tides"},
-		"text that goes on":              {said, whole, "far: tides"},
-		"text that the history goes on":  {said, history, "far: tides"},
-		"text and a notice":              {said, done[:len(done)-1] + history, "far: tides"},
-		"notice and an answer not begun": {"", done[:len(done)-1] + history, ""},
-		"answer that is noted as well":   {"", whole[:len(whole)-1] + history, "far: tides"},
-		"chunk that the task goes on":    {chunk, artifact, "far: tides"},
-		"text that an artifact goes on":  {said, artifact, "far: tides"},
-		"all chunks, under another name": {chunks, artifact, "far: tides"},
+		"after a text in a status":        {said, done, ""},
+		"after a text beside the task":    {beside, done, ""},
+		"after a chunk of an artifact":    {chunk, done, ""},
+		"after a text, and no more":       {said, "}", ""},
+		"after a chunk, and no more":      {chunk, "}", ""},
+		"after the last chunk":            {chunks, done, "far: tides"},
+		"before any text":                 {"", whole, "far: tides"},
+		"text that goes on":               {said, whole, "far: tides"},
+		"text that the history goes on":   {said, history, "far: tides"},
+		"text and a notice":               {said, done[:len(done)-1] + history, "far: tides"},
+		"text in the history, and notice": {said, done[:len(done)-1] + `},"history":[{"messageId":"h","role":"ROLE_AGENT","parts":[{"text":"far:"}]}]`, ""},
+		"the same message, then whole":    {said, done[:len(done)-1] + `},"history":[{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"far: tides"}]}]`, "far: tides"},
+		"notice and an answer not begun":  {"", done[:len(done)-1] + history, ""},
+		"answer that is noted as well":    {"", whole[:len(whole)-1] + history, "far: tides"},
+		"chunk that the task goes on":     {chunk, artifact, "far: tides"},
+		"text that an artifact goes on":   {said, artifact, "far: tides"},
+		"all chunks, under another name":  {chunks, artifact, "far: tides"},
 	} {
 		for end, stay := range map[string]bool{"broken": false, "silent": true} {
 			t.Run(name+", "+end, func(t *testing.T) {

@@ -225,8 +225,8 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 // found returns the message that is the answer of a completed task whose updates may be missing, nil if
 // its artifacts are or there is none. end is the message of its last status, which may only say that the
 // task is completed: it is the answer if it begins with what was received, or if nothing was and the
-// history has no other. A message of the history is the answer if it begins with what was received, or if
-// there is no end. Artifacts are whole after their last chunk. The error is cutOff if the answer is not
+// history has no other. A message of the history is the answer if it goes on after what was received, which may
+// have been a notice of the work, or if there is no end. Artifacts are whole after their last chunk. The error is cutOff if the answer is not
 // there.
 func (x *exchange) found(end *a2av1.Message, spent *teamv1.Spent) (*a2av1.Message, error) {
 	if len(x.output.order) > 0 {
@@ -242,7 +242,7 @@ func (x *exchange) found(end *a2av1.Message, spent *teamv1.Spent) (*a2av1.Messag
 	switch {
 	case err != nil:
 		return nil, err
-	case noted != nil && (len(end.GetParts()) == 0 || x.goesOn(noted) && !x.past.progress[noted.GetMessageId()]):
+	case noted != nil && (len(end.GetParts()) == 0 || x.goesOn(noted) && agent.Text(noted) != agent.Text(x.latest)):
 		return noted, nil
 	case !x.begun() && (noted == nil || agent.Text(noted) == agent.Text(end)):
 		return end, nil
