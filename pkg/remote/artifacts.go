@@ -27,6 +27,7 @@ type artifacts struct {
 // artifact is the content of one artifact so far.
 type artifact struct {
 	id       string
+	first    string // its first id, from which ours is derived
 	text     strings.Builder
 	rest     []*a2av1.Part // all parts that are not text
 	size     int
@@ -80,18 +81,25 @@ func (s *artifacts) find(id string) *artifact {
 			return a
 		}
 	}
-	a := &artifact{id: id}
+	a := &artifact{id: id, first: id}
 	s.order = append(s.order, a)
 	return a
 }
 
-// only forgets the artifacts that are not in a list, unless the list is empty.
+// only forgets the artifacts that are not in a list, unless the list is empty. What was sent of one is replaced by an
+// artifact of the list that was not sent, if there is one.
 func (s *artifacts) only(list []*a2av1.Artifact) {
 	if len(list) == 0 {
 		return
 	}
+	unsent := slices.DeleteFunc(slices.Clone(list), func(u *a2av1.Artifact) bool {
+		return slices.ContainsFunc(s.order, func(a *artifact) bool { return a.id == u.GetArtifactId() })
+	})
 	s.order = slices.DeleteFunc(s.order, func(a *artifact) bool {
 		gone := !slices.ContainsFunc(list, func(u *a2av1.Artifact) bool { return u.GetArtifactId() == a.id })
+		if gone && len(unsent) > 0 {
+			a.id, unsent, gone = unsent[0].GetArtifactId(), unsent[1:], false
+		}
 		if gone {
 			s.size -= a.size
 		}

@@ -411,6 +411,15 @@ func TestA_12_StreamThatBreaksBeforeTheAnswer(t *testing.T) {
 					if err != nil || texts(j.reply.GetMessage()) != tt.reply {
 						t.Errorf("reply %q, error %v; want %q", texts(j.reply.GetMessage()), err, tt.reply)
 					}
+					ids := map[string]bool{}
+					for _, ev := range j.recorded {
+						if id := ev.GetDelta().GetArtifactId(); id != "" {
+							ids[id] = true
+						}
+					}
+					if len(ids) > 1 {
+						t.Errorf("%d artifacts were streamed, of which one is the answer", len(ids))
+					}
 					return
 				}
 				e := asError(t, err)

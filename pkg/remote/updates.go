@@ -316,7 +316,7 @@ func (x *exchange) artifact(a *a2av1.Artifact, add, last bool) error {
 	if err != nil {
 		return senseless(x.agent.cfg.ID, err.Error(), nil)
 	}
-	id := x.run.ID(x.req.GetScope(), "artifact/"+x.bound.GetTaskId()+"/"+a.GetArtifactId(), 1)
+	id := x.run.ID(x.req.GetScope(), "artifact/"+x.bound.GetTaskId()+"/"+x.output.find(a.GetArtifactId()).first, 1)
 	if d.text != "" || d.anew {
 		delta := &teamv1.Delta{ArtifactId: id, Text: d.text, Restart: d.anew || d.first && x.resumed}
 		if err := x.emit(&teamv1.Event{Kind: &teamv1.Event_Delta{Delta: delta}}); err != nil {

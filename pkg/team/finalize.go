@@ -56,10 +56,11 @@ func (p *process) handedBack(e *agent.Error) (d Decision) {
 	return d
 }
 
-// written returns the last turn of the run's model that has a text, which may not be whole; nil if none has.
+// written returns the last turn of the run's model that has a text, which may not be whole, and no calls: a text beside
+// them says what comes next. It returns nil if there is none.
 func (f *fold) written() []*StepState {
 	for _, st := range slices.Backward(f.Steps) {
-		if st.Step.GetKind() == teamv1.Step_KIND_MODEL && !prompt.Blank(st.Message) {
+		if st.Step.GetKind() == teamv1.Step_KIND_MODEL && len(st.Turn.GetToolCalls()) == 0 && !prompt.Blank(st.Message) {
 			return []*StepState{st}
 		}
 	}

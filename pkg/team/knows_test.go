@@ -193,6 +193,14 @@ func (s unending) Generate(ctx context.Context, _ *agent.ModelRequest) iter.Seq2
 	}
 }
 
+// endlessTool answers when its call is canceled.
+type endlessTool struct{ echoTool }
+
+func (endlessTool) Call(ctx context.Context, _ json.RawMessage, _ string) (*teamv1.ToolResult, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
 // TestFinalize: at a limit a run hands back what there is, in every mode.
 func TestFinalize(t *testing.T) {
 	t.Parallel()
@@ -277,6 +285,23 @@ func TestFinalize(t *testing.T) {
 				}
 			})
 		}
+	})
+	t.Run("an agent that works with a tool", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			turn := calls(tool("echo", "{}"))
+			turn.Text = "Let me look this up."
+			a, err := leader.NewAgent(leader.AgentConfig{
+				ID: "m", Model: modelFunc(func(*agent.ModelRequest) *teamv1.Turn { return turn }), Tools: []agent.Tool{endlessTool{}},
+				Limits: finalize(&teamv1.Limits{Timeout: durationpb.New(time.Minute)}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newRecord()
+			r.process(t.Context(), a, nil)
+			wantReason(t, r.err, agent.ReasonTimeout)
+		})
 	})
 	t.Run("a swarm in which nobody has answered", func(t *testing.T) {
 		t.Parallel()
