@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 
 	"google.golang.org/grpc/status"
@@ -13,7 +12,6 @@ import (
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // This file serves A2A 0.3 over JSON-RPC: the same calls as in 1.0, with other method names
@@ -175,12 +173,8 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 // updatesV03 returns a function that sends updates to a caller in the given form. Readers cannot share
 // an encoding here, because each event says whether it is the last of its stream.
 func updatesV03(in *inbound, form a2av03.Form, send eventFunc) func(feed.Update) error {
-	all := pieces{}
 	return func(u feed.Update) error {
 		response, _ := Reduce(u.Response, in.baseURL()).(*a2av1.StreamResponse)
-		if form == a2av03.REST {
-			response = all.whole(response)
-		}
 		if err := wire.Fits(response); err != nil {
 			return err
 		}
@@ -190,44 +184,6 @@ func updatesV03(in *inbound, form a2av03.Form, send eventFunc) func(feed.Update)
 		}
 		return send(u.Seq, data)
 	}
-}
-
-// pieces holds the parts of the artifacts of a stream so far, by id.
-type pieces map[string][]*a2av1.Part
-
-// whole returns an update with the whole artifact in its last chunk, which then replaces the pieces
-// instead of adding to them: a common client of 0.3 over REST loses append, so that its users see the
-// last chunk alone. It returns an update unchanged if it is another one, or if the stream does not have
-// all pieces.
-func (p pieces) whole(r *a2av1.StreamResponse) *a2av1.StreamResponse {
-	for _, a := range r.GetTask().GetArtifacts() {
-		p[a.GetArtifactId()] = slices.Clone(a.GetParts())
-	}
-	u := r.GetArtifactUpdate()
-	a := u.GetArtifact()
-	have, known := p[a.GetArtifactId()]
-	switch {
-	case u == nil || u.GetAppend() && !known:
-		return r
-	case !u.GetAppend():
-		have = nil
-	}
-	have = append(have, a.GetParts()...)
-	p[a.GetArtifactId()] = have
-	if !u.GetAppend() || !u.GetLastChunk() {
-		return r
-	}
-	whole := &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
-		TaskId: u.GetTaskId(), ContextId: u.GetContextId(), LastChunk: true, Metadata: u.GetMetadata(),
-		Artifact: &a2av1.Artifact{
-			ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: agent.JoinTexts(have),
-			Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
-		},
-	}}}
-	if wire.Fits(whole) != nil {
-		return r
-	}
-	return whole
 }
 
 // failRPCV03 answers with an error. Clients that accept only events get it as the only

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"maps"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -224,69 +222,6 @@ func TestA_25_FinalIsTheLast(t *testing.T) {
 	}
 	if strings.Join(finals, " ") != "not not final" || !strings.Contains(body, "id: 2\n") {
 		t.Errorf("%v in\n%s", finals, body)
-	}
-}
-
-// The last chunk of an artifact has all of it over REST, where a client that loses append shows only that;
-// over JSON-RPC it adds to the others. Without the first pieces it adds to what the client has.
-func TestA_25_LastChunkIsWholeOverREST(t *testing.T) {
-	piece := func(seq int64, text string, add, last bool) feed.Update {
-		return feed.Update{Seq: seq, Last: last, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_ArtifactUpdate{ArtifactUpdate: &a2av1.TaskArtifactUpdateEvent{
-			TaskId: "t", ContextId: "c", Append: add, LastChunk: last, Artifact: &a2av1.Artifact{ArtifactId: "a", Parts: []*a2av1.Part{{Content: &a2av1.Part_Text{Text: text}}}},
-		}}}}
-	}
-	all := []feed.Update{piece(1, "high ", false, false), piece(2, "tide", true, false), piece(3, "", true, true)}
-	for name, c := range map[string]struct {
-		path, body string
-		updates    []feed.Update
-		want       string
-	}{
-		"REST":               {"/v1/message:stream", `{"request":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}}`, all, "high |+tide|high tide"},
-		"REST, later pieces": {"/v1/message:stream", `{"request":{"messageId":"m","role":"ROLE_USER","content":[{"text":"hi"}]}}`, all[1:], "+tide|+"},
-		"JSON-RPC":           {"/rpc", strings.Replace(sendV03, "message/send", "message/stream", 1), all, "high |+tide|+"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			target := start(t, server.Config{Handler: &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
-				return func(yield func(feed.Update, error) bool) {
-					for _, u := range c.updates {
-						if !yield(u, nil) {
-							return
-						}
-					}
-				}, nil
-			}}})
-			_, body := exchangeJSON(t, "POST", target.HTTP+c.path, c.body, nil)
-			form := a2av03.REST
-			if c.path == "/rpc" {
-				form = a2av03.RPC
-			}
-			var got []string
-			for line := range strings.Lines(body) {
-				data, ok := strings.CutPrefix(line, "data:")
-				if !ok {
-					continue
-				}
-				var rpc struct{ Result json.RawMessage }
-				if err := json.Unmarshal([]byte(data), &rpc); err != nil {
-					t.Fatal(err)
-				}
-				if rpc.Result != nil {
-					data = string(rpc.Result)
-				}
-				r, err := form.ReadEvent([]byte(data))
-				if err != nil {
-					t.Fatalf("%v: %s", err, data)
-				}
-				text := r.GetArtifactUpdate().GetArtifact().GetParts()[0].GetText()
-				if r.GetArtifactUpdate().GetAppend() {
-					text = "+" + text
-				}
-				got = append(got, text)
-			}
-			if strings.Join(got, "|") != c.want {
-				t.Errorf("texts %q, want %q\n%s", strings.Join(got, "|"), c.want, body)
-			}
-		})
 	}
 }
 

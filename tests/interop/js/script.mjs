@@ -97,7 +97,7 @@ const receiver = async () => {
 const hook = (taskId, url, more = {}) => TaskPushNotificationConfig.fromJSON({ taskId, url, token: "t0ken", ...more });
 
 // The client for A2A 0.3 over HTTP+JSON (1.3.0) leaves append out of the updates that it reads, so pieces of a
-// text replace each other until the last one, which is the whole text; findings/a2a-js-sdk-append.sh.
+// text replace each other; findings/a2a-js-sdk-append.sh.
 const losesAppend = legacy && binding === "HTTP+JSON";
 
 const sent = {};
@@ -118,7 +118,7 @@ const steps = {
     for (const [agent, pieces] of [["relay", 1], ["echo", 4]]) {
       const events = await collect((await at(agent)).sendMessageStream(say("high and low tide")));
       assert.equal(events[0].$case, "task");
-      assert.equal(fold(events), "high and low tide");
+      if (!losesAppend) assert.equal(fold(events), "high and low tide");
       assert.ok(events.filter((e) => e.$case === "artifactUpdate").length >= pieces, "the answer is in fewer pieces");
       assert.equal(events.at(-1).$case, "statusUpdate");
       is(events.at(-1).value, TaskState.TASK_STATE_COMPLETED);
@@ -230,7 +230,7 @@ for (const [step, play] of Object.entries(steps)) {
   } catch (e) {
     error = e.stack + (e.cause ? `\ncause: ${e.cause.stack}` : "");
   }
-  const partly = !error && step === "stream" && losesAppend ? "The client leaves `append` out of updates, so that pieces replace each other; the last one is the whole text." : undefined;
+  const partly = !error && step === "stream" && losesAppend ? "The client leaves `append` out of updates, so that pieces replace each other." : undefined;
   console.log(JSON.stringify({ step, error, partly }));
 }
 process.exit(0); // connections of gRPC stay open

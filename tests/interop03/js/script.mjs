@@ -12,8 +12,8 @@ const factory = new ClientFactory(
   ClientFactoryOptions.createFrom(ClientFactoryOptions.default, { preferredTransports: [transport] }),
 );
 
-// Over HTTP+JSON the client leaves append out of the updates that it reads, so pieces of a text replace each other until
-// the last one, which is the whole text; as findings/a2a-js-sdk-append.sh shows of a later version.
+// Over HTTP+JSON the client leaves append out of the updates that it reads, so pieces of a text replace each other; as
+// findings/a2a-js-sdk-append.sh shows of a later version.
 const losesAppend = transport === 'HTTP+JSON';
 
 const at = (agent) => factory.createFromUrl(`${server}/${agent}/.well-known/agent-card.json`, '');
@@ -88,7 +88,7 @@ const steps = {
     for (const [agent, pieces] of [['relay', 1], ['echo', 4]]) {
       const events = await collect((await at(agent)).sendMessageStream(say('one two three four')));
       assert.equal(events[0].kind, 'task');
-      assert.equal(fold(events), 'one two three four');
+      if (!losesAppend) assert.equal(fold(events), 'one two three four');
       assert.ok(events.filter((e) => e.kind === 'artifact-update').length >= pieces, 'the answer is in fewer pieces');
       const updates = events.filter((e) => e.kind === 'status-update');
       assert.equal(events.at(-1), updates.at(-1));
@@ -204,6 +204,6 @@ for (const [step, play] of Object.entries(steps)) {
     error = e.stack + (e.cause ? `\ncause: ${e.cause.stack}` : '');
   }
   const partly =
-    !error && step === 'stream' && losesAppend ? 'The client leaves `append` out of updates, so that pieces replace each other; the last one is the whole text.' : undefined;
+    !error && step === 'stream' && losesAppend ? 'The client leaves `append` out of updates, so that pieces replace each other.' : undefined;
   console.log(JSON.stringify({ step, error, partly }));
 }

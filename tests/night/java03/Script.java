@@ -82,10 +82,7 @@ public class Script {
                 if (event instanceof TaskEvent e) task = e.getTask();
                 if (event instanceof TaskUpdateEvent e) {
                     task = e.getTask();
-                    if (e.getUpdateEvent() instanceof TaskArtifactUpdateEvent u) {
-                        if (pieces.size() > 3 && !Boolean.TRUE.equals(u.isAppend())) pieces.replaceAll(p -> ""); // the last one is the whole text
-                        pieces.add(text(List.of(u.getArtifact())));
-                    }
+                    if (e.getUpdateEvent() instanceof TaskArtifactUpdateEvent u) pieces.add(text(List.of(u.getArtifact())));
                 }
                 if (task == null) throw new Exception("no task: " + event);
                 if (List.of(states).contains(task.getStatus().state())) return task;
