@@ -25,8 +25,8 @@ func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountL
 		return nil, err
 	}
 	name := req.GetAccount()
-	if !a2a.ValidAccount(name) || name == own {
-		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: 1 to 63 of a-z, A-Z, 0-9, _ . and -"})
+	if !a2a.ValidAccount(name) {
+		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: " + a2a.AccountRule})
 	}
 	if a.inFile(name) {
 		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "has its limits in the server's configuration file (server.accounts); change them there"})
@@ -90,7 +90,7 @@ func (a *Accounts) GetAccount(ctx context.Context, req *teamv1.GetAccountRequest
 		}
 	}
 	if !a2a.ValidAccount(name) {
-		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: 1 to 63 of a-z, A-Z, 0-9, _ . and -"})
+		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: " + a2a.AccountRule})
 	}
 	got, err := a.account(ctx, name)
 	return &teamv1.GetAccountResponse{Account: got}, err

@@ -89,7 +89,7 @@ func (i *Issuer) complete() error {
 	case i.Leeway > maxLeeway:
 		return fmt.Errorf("issuer %q: the leeway must be at most %s", i.Name, maxLeeway)
 	case !a2a.ValidAccount(i.Account):
-		return fmt.Errorf("issuer %q: account %q must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", i.Name, i.Account)
+		return fmt.Errorf("issuer %q: account %q must be %s", i.Name, i.Account, a2a.AccountRule)
 	case i.Page != nil && i.Page.ClientID == "":
 		return fmt.Errorf("issuer %q: the client id of the page is required", i.Name)
 	}

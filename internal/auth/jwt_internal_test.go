@@ -351,7 +351,7 @@ func TestT_10_Claims(t *testing.T) {
 	if !s.Holds(who.Owner()) || s.Holds("acme/else:ann") || s.Holds("acme/corp") {
 		t.Error("Holds is wrong")
 	}
-	for name, account := range map[string]any{"a slash": "a/b", "none": nil, "a number": 7, "empty": ""} {
+	for name, account := range map[string]any{"a slash": "a/b", "none": nil, "a number": 7, "empty": "", "a dash": "-", "a dot": ".", "two dots": "..", "a control character": "a\n"} {
 		claims["org"] = map[string]any{"id": account}
 		if who, err := ask(s, key.sign(t, claims, nil)); err == nil {
 			t.Errorf("an account with %s: %+v", name, who)

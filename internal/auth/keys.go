@@ -15,7 +15,8 @@ import (
 
 // APIKey is a key that callers present as a bearer token.
 type APIKey struct {
-	// Name is the name of the principal: 1 to 63 of a-z, A-Z, 0-9, _ . @ and -. Required.
+	// Name is the name of the principal: 1 to 63 of a-z, A-Z, 0-9, _ . @ and -, of which the first is a letter
+	// or a digit. Required.
 	Name string
 	// Account is the account of the principal, which is the security boundary: up to 63 of a-z,
 	// A-Z, 0-9, _ . and -; "" means "default".
@@ -90,9 +91,9 @@ func NewKeys(keys []APIKey) (*Keys, error) {
 func checkName(name, account string) error {
 	switch {
 	case !validName.MatchString(name):
-		return fmt.Errorf("name %q must be 1 to 63 of a-z, A-Z, 0-9, _ . @ and -", name)
+		return fmt.Errorf("name %q must be %s", name, nameRule)
 	case account != "" && !a2a.ValidAccount(account):
-		return fmt.Errorf("account %q must be 1 to 63 of a-z, A-Z, 0-9, _ . and -", account)
+		return fmt.Errorf("account %q must be %s", account, a2a.AccountRule)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -207,6 +208,9 @@ func TestT_6_KindsOfNames(t *testing.T) {
 	}
 }
 
+// noAccounts are texts that stand for something else in a path.
+var noAccounts = []string{"-", ".", ".."}
+
 // TestA_21_NamesOfConfiguration: names with a colon, which are those of tokens, are refused, and so are
 // certificates of clients without an authority.
 func TestA_21_NamesOfConfiguration(t *testing.T) {
@@ -219,6 +223,18 @@ func TestA_21_NamesOfConfiguration(t *testing.T) {
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s is accepted", name)
+		}
+	}
+	for _, account := range noAccounts {
+		for name, c := range map[string]Config{
+			"a key":      {Keys: []APIKey{{Name: "ann", Account: account, SHA256: hexOf(sum[:])}}},
+			"the name":   {Keys: []APIKey{{Name: account, SHA256: hexOf(sum[:])}}},
+			"a client":   {Clients: []CertificateClient{{SAN: "a", Name: "ann", Account: account}}, Certificates: &Certificates{files: CertificateFiles{ClientCA: "ca.pem"}}},
+			"all tokens": {Issuers: []Issuer{{Name: "corp", URL: "https://id.example", Audiences: []string{"team"}, Account: account}}},
+		} {
+			if _, err := New(c); err == nil || !strings.Contains(err.Error(), "letter or a digit") {
+				t.Errorf("%s of %q: %v", name, account, err)
+			}
 		}
 	}
 	if _, err := ReadCertificates(CertificateFiles{RequireClient: true}, nil); err == nil {

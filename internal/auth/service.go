@@ -21,12 +21,14 @@ import (
 const (
 	// maxKeys is the number of valid keys that a store may have. It may have twice as many in all.
 	maxKeys = 10_000
+	// nameRule describes what validName matches.
+	nameRule = "1 to 63 of a-z, A-Z, 0-9, _ . @ and -, of which the first is a letter or a digit"
 	// maxRoles is the number of roles that a key may have.
 	maxRoles = 64
 )
 
 var (
-	validName = regexp.MustCompile(`^[A-Za-z0-9_.@-]{1,63}$`)
+	validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$`)
 	validID   = regexp.MustCompile(`^[a-z2-7]{10}$`)
 )
 
@@ -106,10 +108,10 @@ func (s *Service) check(req *teamv1.CreateKeyRequest) error {
 		return faults.Err()
 	}
 	if !validName.MatchString(req.GetName()) {
-		faults.Add("name", "must be 1 to 63 of a-z, A-Z, 0-9, _ . @ and -")
+		faults.Add("name", "must be %s", nameRule)
 	}
 	if a := req.GetAccount(); a != "" && !a2a.ValidAccount(a) {
-		faults.Add("account", "must be 1 to 63 of a-z, A-Z, 0-9, _ . and -")
+		faults.Add("account", "must be %s", a2a.AccountRule)
 	}
 	if len(req.GetRoles()) > maxRoles {
 		faults.Add("roles", "has %d roles; at most %d are allowed", len(req.GetRoles()), maxRoles)

@@ -52,6 +52,8 @@ server:
 		"no principal":     {"    acme: {max_queued: 5, per_principal: {}}", []string{"12 per_principal has no limit"}},
 		"tokens need none": {"    acme: {max_tokens_per_day: 5, max_tokens_in_flight: 7}", nil},
 		"no account":       {"    \"a/b\": {max_tokens_per_day: 5}", []string{"12 this cannot be an account"}},
+		"the own account":  {"    \"-\": {max_tokens_per_day: 5}", []string{"12 this cannot be an account"}},
+		"a folder":         {"    \"..\": {max_tokens_per_day: 5}", []string{"12 this cannot be an account"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

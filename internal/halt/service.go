@@ -187,6 +187,8 @@ func checkSubject(faults *a2a.Faults, kind teamv1.HaltKind, name string) {
 		faults.Add("kind", "is required; use HALT_KIND_SERVER, _ACCOUNT, _OWNER, _TEAM, _AGENT, _MODEL or _TOOL")
 	case server && name != "":
 		faults.Add("name", "must be empty for the server; halt a team, an agent, a model, a tool or an account by its name")
+	case kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && !a2a.ValidAccount(name):
+		faults.Add("name", "must be an account: %s", a2a.AccountRule)
 	case !server && (name == "" || utf8.RuneCountInString(name) > maxName):
 		faults.Add("name", "must have 1 to %d characters", maxName)
 	}

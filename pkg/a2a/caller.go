@@ -31,10 +31,13 @@ type Caller struct {
 func (c Caller) Owner() string { return c.Account + "/" + c.Principal }
 
 // validAccount matches accounts, here and in the configuration.
-var validAccount = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
+var validAccount = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// ValidAccount reports whether a text can be the name of an account: 1 to 63 of a-z, A-Z, 0-9, "_", "."
-// and "-".
+// AccountRule describes what ValidAccount accepts.
+const AccountRule = "1 to 63 of a-z, A-Z, 0-9, _ . and -, of which the first is a letter or a digit"
+
+// ValidAccount reports whether a text can be the name of an account; see AccountRule. The first character
+// keeps "-", which stands for the caller's account, and the path segments "." and ".." from being accounts.
 func ValidAccount(account string) bool { return validAccount.MatchString(account) }
 
 // AccountOf returns the account of an owner, the part before the slash.

@@ -231,13 +231,9 @@ func media(list []string) []string {
 	return out
 }
 
-// limit returns a text with at most maxDescription bytes, and an ellipsis if some were cut.
-func limit(s string) string {
-	if len(s) > maxDescription {
-		return strings.ToValidUTF8(s[:maxDescription], "") + "…"
-	}
-	return s
-}
+// limit returns a text of another server, cleaned, with at most maxDescription bytes, and an ellipsis if some
+// were cut.
+func limit(s string) string { return cut(clean(s), maxDescription) }
 
 // facts returns the string parameters of the card's team-run extension.
 func facts(card *a2av1.AgentCard) map[string]string {

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
@@ -34,5 +36,34 @@ func TestT_02_DescriptionsAreBounded(t *testing.T) {
 	}
 	if len(info.GetMetadata()) > maxMetadata || !info.GetExternal() || info.GetId() != "far" {
 		t.Errorf("%d entries of metadata; external: %t", len(info.GetMetadata()), info.GetExternal())
+	}
+}
+
+// TestT_02_CardsAreCleaned: nothing in the card of a peer changes how what follows it is shown. Signs that
+// belong to writing, such as the joiner of an emoji, stay.
+func TestT_02_CardsAreCleaned(t *testing.T) {
+	const hostile, want = "pay\u202e\u2066 me\x1b[2J\x00\u2028now\u200f \u061cok\x85", "pay me[2Jnow ok"
+	card := &a2av1.AgentCard{
+		Name: hostile, Description: "two\nlines " + hostile + " \U0001f469\u200d\U0001f680", DefaultInputModes: []string{"text/plain\u202e"},
+		Skills: []*a2av1.AgentSkill{{Id: hostile, Name: hostile, Description: hostile, Tags: []string{hostile}}},
+		Capabilities: &a2av1.AgentCapabilities{Extensions: []*a2av1.AgentExtension{{
+			Uri: teamRunURI, Params: &structpb.Struct{Fields: map[string]*structpb.Value{"owner": structpb.NewStringValue(hostile)}},
+		}}},
+	}
+	info := infoOf("far", card)
+	skill := info.GetSkills()[0]
+	for field, got := range map[string]string{
+		"name": info.GetName(), "skill": skill.GetId(), "skill's name": skill.GetName(), "skill's description": skill.GetDescription(),
+		"tag": skill.GetTags()[0], "capability": info.GetCapabilities()[0], "metadata": info.GetMetadata()["owner"],
+	} {
+		if got != want {
+			t.Errorf("%s: %q, want %q", field, got, want)
+		}
+	}
+	if got := info.GetDescription(); got != "two\nlines "+want+" \U0001f469\u200d\U0001f680" {
+		t.Errorf("description: %q", got)
+	}
+	if got := info.GetInputModes(); len(got) != 1 || got[0] != "text/plain" {
+		t.Errorf("input modes: %q", got)
 	}
 }

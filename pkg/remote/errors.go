@@ -159,19 +159,28 @@ func canceled(id string, confirmed bool) *agent.Error {
 	return e
 }
 
-// clip returns a text of a peer with at most maxText bytes, without control characters except
-// line breaks and tabs, which could deceive a terminal.
-func clip(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || unicode.IsControl(r) && r != '\n' && r != '\t' {
+// clip returns a text of another server, cleaned, with at most maxText bytes, and an ellipsis if some were
+// cut.
+func clip(s string) string { return cut(clean(s), maxText) }
+
+// clean removes what can change how a text of another server, or what follows it, is shown: control
+// characters but newlines and tabs, those that change the direction of writing, line and paragraph
+// separators, and bytes that are not UTF-8.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || unicode.IsControl(r) && r != '\n' && r != '\t' || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
 			return -1
 		}
 		return r
 	}, s)
-	if len(s) <= maxText {
+}
+
+// cut returns a text with at most n bytes, and an ellipsis if some were cut.
+func cut(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxText], "") + "…"
+	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
 // reasonOf returns the reason that a peer sent with an error; empty if there is none.

@@ -7708,13 +7708,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x11DEFAULT_TRUNCATED\x10\x00\x12\b\n" +
 	"\x04FAIL\x10\x01\x12\n" +
 	"\n" +
-	"\x06ACCEPT\x10\x02\"\xd5\x05\n" +
-	"\fAccessConfig\x12\xa8\x01\n" +
-	"\baccounts\x18\x01 \x03(\tB\x8b\x01\xbaH\x87\x01\x92\x01\x83\x01\"\x80\x01\xba\x01}\n" +
-	"\x0faccess.accounts\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,63}$')R\baccounts\x12\xae\x01\n" +
+	"\x06ACCEPT\x10\x02\"\x88\x06\n" +
+	"\fAccessConfig\x12\xcf\x01\n" +
+	"\baccounts\x18\x01 \x03(\tB\xb2\x01\xbaH\xae\x01\x92\x01\xaa\x01\"\xa7\x01\xba\x01\xa3\x01\n" +
+	"\x0faccess.accounts\x12]this cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, first a letter or a digit\x1a1this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$')R\baccounts\x12\xba\x01\n" +
 	"\n" +
-	"principals\x18\x02 \x03(\tB\x8d\x01\xbaH\x89\x01\x92\x01\x85\x01\"\x82\x01\xba\x01\x7f\n" +
-	"\x11access.principals\x125principals must be ACCOUNT/NAME; for example acme/ann\x1a3this.matches('^[A-Za-z0-9_.-]{1,63}/[^/ ]{1,255}$')R\n" +
+	"principals\x18\x02 \x03(\tB\x99\x01\xbaH\x95\x01\x92\x01\x91\x01\"\x8e\x01\xba\x01\x8a\x01\n" +
+	"\x11access.principals\x125principals must be ACCOUNT/NAME; for example acme/ann\x1a>this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}/[^/ ]{1,255}$')R\n" +
 	"principals\x12\xb2\x01\n" +
 	"\x05roles\x18\x03 \x03(\tB\x9b\x01\xbaH\x97\x01\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles:\xb3\x01\xbaH\xaf\x01\x1a\xac\x01\n" +
@@ -8086,7 +8086,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\x9d%\n" +
+	"\x0f_strict_members\"\xa3%\n" +
 	"\x0eServerSettings\x12\xf9\x01\n" +
 	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
@@ -8116,9 +8116,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vdeduplicate\x18\x1e \x01(\tB\xee\x01\xbaH\xea\x01\xba\x01\xe6\x01\n" +
 	"\x12server.deduplicate\x12Gdeduplicate must be off, or a duration from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
-	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xf1\x01\n" +
-	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\xad\x01\xbaH\xa9\x01\x9a\x01\xa5\x01\"\xa2\x01\xba\x01\x9e\x01\n" +
-	"\x10accounts.account\x12Sthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, but not - alone\x1a5this.matches('^[A-Za-z0-9_.-]{1,63}$') && this != '-'R\baccounts\x12/\n" +
+	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xf7\x01\n" +
+	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\xb3\x01\xbaH\xaf\x01\x9a\x01\xab\x01\"\xa8\x01\xba\x01\xa4\x01\n" +
+	"\x10accounts.account\x12]this cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, first a letter or a digit\x1a1this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$')R\baccounts\x12/\n" +
 	"\x06egress\x18) \x01(\v2\x17.team.v1.EgressSettingsR\x06egress\x12.\n" +
 	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x12$\n" +
 	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x12;\n" +
@@ -8171,10 +8171,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06_firstB\r\n" +
 	"\v_thereafterB\n" +
 	"\n" +
-	"\b_enabled\"\xee\x01\n" +
-	"\x0fTracingSettings\x12\xc0\x01\n" +
-	"\rtrust_callers\x18\x01 \x03(\tB\x9a\x01\xbaH\x96\x01\x92\x01\x92\x01\"\x8f\x01\xba\x01\x8b\x01\n" +
-	"\x15tracing.trust_callers\x124trust_callers must have ACCOUNT/NAME, ACCOUNT or \"*\"\x1a<this.matches('^([*]|[A-Za-z0-9_.-]{1,63}(/[^/ ]{1,256})?)$')R\ftrustCallers\x12\x18\n" +
+	"\b_enabled\"\xf9\x01\n" +
+	"\x0fTracingSettings\x12\xcb\x01\n" +
+	"\rtrust_callers\x18\x01 \x03(\tB\xa5\x01\xbaH\xa1\x01\x92\x01\x9d\x01\"\x9a\x01\xba\x01\x96\x01\n" +
+	"\x15tracing.trust_callers\x124trust_callers must have ACCOUNT/NAME, ACCOUNT or \"*\"\x1aGthis.matches('^([*]|[A-Za-z0-9][A-Za-z0-9_.-]{0,62}(/[^/ ]{1,256})?)$')R\ftrustCallers\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\bR\acontent\"\x8a\x02\n" +
 	"\x12EncryptionSettings\x12\xf3\x01\n" +
 	"\x04keys\x18\x01 \x03(\v2\x16.team.v1.EncryptionKeyB\xc6\x01\xbaH\xc2\x01\xba\x01\xbe\x01\n" +
@@ -8335,7 +8335,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04PARK\x10\x01\x12\n" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\f\n" +
-	"\bCONTINUE\x10\x03\"\xaa\x0e\n" +
+	"\bCONTINUE\x10\x03\"\xd0\x0e\n" +
 	"\tJwtIssuer\x12\x9e\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\x9f\x02\n" +
@@ -8352,9 +8352,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fjwt.jwks_url\x12Fjwks_url must be an https address; for example https://id.example/keys\x1aothis == '' || (this.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))') && this.isUri())R\ajwksUrl\x12\x92\x01\n" +
 	"\x06leeway\x18\x06 \x01(\v2\x19.google.protobuf.DurationB_\xbaH\\\xba\x01Y\n" +
 	"\n" +
-	"jwt.leeway\x12\x18leeway must be 0s to 60s\x1a1this >= duration('0s') && this <= duration('60s')R\x06leeway\x12\xaa\x01\n" +
-	"\aaccount\x18\a \x01(\tB\x8f\x01\xbaH\x8b\x01\xba\x01\x87\x01\n" +
-	"\vjwt.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12*\n" +
+	"jwt.leeway\x12\x18leeway must be 0s to 60s\x1a1this >= duration('0s') && this <= duration('60s')R\x06leeway\x12\xd0\x01\n" +
+	"\aaccount\x18\a \x01(\tB\xb5\x01\xbaH\xb1\x01\xba\x01\xad\x01\n" +
+	"\vjwt.account\x12]this cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, first a letter or a digit\x1a?this == '' || this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$')R\aaccount\x12*\n" +
 	"\x06claims\x18\b \x01(\v2\x12.team.v1.JwtClaimsR\x06claims\x12\xd9\x01\n" +
 	"\vpermissions\x18\t \x03(\x0e2\x19.team.v1.Permission.ValueB\x9b\x01\xbaH\x97\x01\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x0fjwt.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\x0e\n" +
@@ -8374,26 +8374,25 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05roles\x18\x03 \x01(\tR\x05roles\x12 \n" +
-	"\vpermissions\x18\x04 \x01(\tR\vpermissions\"\xfa\a\n" +
+	"\vpermissions\x18\x04 \x01(\tR\vpermissions\"\xc6\b\n" +
 	"\x11CertificateClient\x12\xb3\x01\n" +
 	"\x03san\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
-	"\bmtls.san\x12lsan must be a URI, a DNS name or an e-mail address of the certificate; for example spiffe://team.example/ann\x1a\x1ethis.matches('^[!-~]{1,512}$')R\x03san\x12\xa1\x01\n" +
-	"\x04name\x18\x02 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
-	"\tmtls.name\x12Nthis cannot be the name of a client; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xab\x01\n" +
-	"\aaccount\x18\x03 \x01(\tB\x90\x01\xbaH\x8c\x01\xba\x01\x88\x01\n" +
-	"\fmtls.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12\xff\x01\n" +
+	"\bmtls.san\x12lsan must be a URI, a DNS name or an e-mail address of the certificate; for example spiffe://team.example/ann\x1a\x1ethis.matches('^[!-~]{1,512}$')R\x03san\x12\xc7\x01\n" +
+	"\x04name\x18\x02 \x01(\tB\xb2\x01\xbaH\xae\x01\xba\x01\xaa\x01\n" +
+	"\tmtls.name\x12ithis cannot be the name of a client; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -, first a letter or a digit\x1a2this.matches('^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$')R\x04name\x12\xd1\x01\n" +
+	"\aaccount\x18\x03 \x01(\tB\xb6\x01\xbaH\xb2\x01\xba\x01\xae\x01\n" +
+	"\fmtls.account\x12]this cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, first a letter or a digit\x1a?this == '' || this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$')R\aaccount\x12\xff\x01\n" +
 	"\x05roles\x18\x04 \x03(\tB\xe8\x01\xbaH\xe4\x01\xba\x01J\n" +
 	"\n" +
 	"mtls.roles\x12*a client has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
 	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xda\x01\n" +
 	"\vpermissions\x18\x05 \x03(\x0e2\x19.team.v1.Permission.ValueB\x9c\x01\xbaH\x98\x01\x92\x01\x94\x01\"\x91\x01\xba\x01\x8d\x01\n" +
-	"\x10mtls.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"\xb7\n" +
-	"\n" +
-	"\x06ApiKey\x12\xa1\x01\n" +
-	"\x04name\x18\x01 \x01(\tB\x8c\x01\xbaH\x88\x01\xba\x01\x84\x01\n" +
-	"\fapi_key.name\x12Kthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -\x1a'this.matches('^[A-Za-z0-9_.@-]{1,63}$')R\x04name\x12\xae\x01\n" +
-	"\aaccount\x18\x02 \x01(\tB\x93\x01\xbaH\x8f\x01\xba\x01\x8b\x01\n" +
-	"\x0fapi_key.account\x12Bthis cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -\x1a4this == '' || this.matches('^[A-Za-z0-9_.-]{1,63}$')R\aaccount\x12\xb2\x01\n" +
+	"\x10mtls.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"\x83\v\n" +
+	"\x06ApiKey\x12\xc7\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\xb2\x01\xbaH\xae\x01\xba\x01\xaa\x01\n" +
+	"\fapi_key.name\x12fthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -, first a letter or a digit\x1a2this.matches('^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$')R\x04name\x12\xd4\x01\n" +
+	"\aaccount\x18\x02 \x01(\tB\xb9\x01\xbaH\xb5\x01\xba\x01\xb1\x01\n" +
+	"\x0fapi_key.account\x12]this cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, first a letter or a digit\x1a?this == '' || this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$')R\aaccount\x12\xb2\x01\n" +
 	"\x06sha256\x18\x03 \x01(\tB\x99\x01\xbaH\x95\x01\xba\x01\x91\x01\n" +
 	"\x0eapi_key.sha256\x12\\sha256 must be the key's SHA-256 in 64 hex digits; compute it with printf %s KEY | sha256sum\x1a!this.matches('^[0-9a-fA-F]{64}$')R\x06sha256\x12\x16\n" +
 	"\x06manage\x18\x04 \x01(\bR\x06manage\x12\xff\x01\n" +
