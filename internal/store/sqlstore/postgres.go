@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -319,7 +320,7 @@ func (d *postgresDB) retry(ctx context.Context, patience time.Duration, try func
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case !passing(err):
-			return err
+			return d.explain(ctx, err)
 		case time.Since(start) > patience:
 			return fmt.Errorf("%w: %w", a2a.ErrStorage, err)
 		}
@@ -330,6 +331,33 @@ func (d *postgresDB) retry(ctx context.Context, patience time.Duration, try func
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// explain returns err, or the permanent error of the store if the database has refused a statement because a
+// program with a later schema has changed the tables.
+func (d *postgresDB) explain(ctx context.Context, err error) error {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		_ = d.checkSchema(ctx) // err tells as much as its own failure
+	}
+	return cmp.Or(d.health.latched(), err)
+}
+
+// checkSchema latches the error for a store whose schema a newer program has changed so that this one must
+// not use it. Another error is that of a query.
+func (d *postgresDB) checkSchema(ctx context.Context) error {
+	known, err := knownSchema()
+	if err != nil {
+		return err
+	}
+	var have int64
+	if err := d.db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version`).Scan(&have); err != nil {
+		return err
+	}
+	if err := checkNewer(ctx, d.db, have, known); errors.Is(err, errNewer) {
+		return d.health.latch(err)
+	}
+	return nil
 }
 
 // passing reports whether an error may not occur in the next attempt: an error of the connection,

@@ -91,16 +91,16 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE setting.value < ex
 // oldestValue returns the value of oldestSetting for a version.
 func oldestValue(version int64) []byte { return fmt.Appendf(nil, "%05d", version) }
 
-// checkNewer returns an error unless programs that know the schema up to version want may use the
-// store, whose schema is newer. Stores whose last migration was made by a program that did not write
-// oldestSetting are rejected.
+// checkNewer returns an error unless programs that know the schema up to version want may use the store, whose
+// schema has the version have, or is about to have one that they may not use. Stores with a newer schema whose last
+// migration was made by a program that did not write oldestSetting are rejected.
 func checkNewer(ctx context.Context, db *sql.DB, have, want int64) error {
 	var oldest []byte
 	err := db.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = $1`, oldestSetting).Scan(&oldest)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read which programs may use the store: %w", err)
 	}
-	if err != nil || bytes.Compare(oldest, oldestValue(want)) > 0 {
+	if err != nil && have > want || bytes.Compare(oldest, oldestValue(want)) > 0 {
 		return newerSchema(have, want)
 	}
 	return nil

@@ -85,6 +85,50 @@ func TestP19_MigrationsNameTheOldestProgram(t *testing.T) {
 	}
 }
 
+// TestP19_ANewerProgramBeside: a program that works with PostgreSQL stops, with an error that says why, when one with a
+// later schema changes the tables. It does so before its next statement fails, and also if that fails first.
+func TestP19_ANewerProgramBeside(t *testing.T) {
+	known, err := knownSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, idle := range map[string]bool{"idle": true, "sending": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Open(t.Context(), pgtest.URL(t), Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close() }() // its tables may be locked
+			if err := s.db.do(t.Context(), func(ctx context.Context, q querier) error {
+				for _, text := range []string{
+					`ALTER TABLE run ADD COLUMN later BIGINT NOT NULL DEFAULT 7`, `ALTER TABLE run ALTER COLUMN later DROP DEFAULT`,
+					`INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)`,
+				} {
+					if _, err := q.exec(ctx, text); err != nil {
+						return err
+					}
+				}
+				_, err := q.exec(ctx, raiseOldest, oldestSetting, oldestValue(known+1))
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if idle {
+				<-s.Failed()
+			}
+			n := a2a.New{Owner: "acme/ann", MessageID: "m", Accepted: &teamv1.Accepted{TaskId: "one", Agent: "a", Owner: "acme/ann", Message: agent.UserMessage("m", "do it")}}
+			want := fmt.Sprintf("written by a newer version of team-server: its schema is 9999, this version knows %d", known)
+			if _, _, err := s.Create(t.Context(), n); !errors.Is(err, a2a.ErrStorage) || !strings.Contains(err.Error(), want) {
+				t.Errorf("Create = %v", err)
+			}
+			if err := s.Err(); !errors.Is(err, errNewer) {
+				t.Errorf("Err = %v", err)
+			}
+		})
+	}
+}
+
 // TestP19_ANewerSchema: a program uses a store with a newer schema only if the store says that it
 // may, and does not copy it.
 func TestP19_ANewerSchema(t *testing.T) {

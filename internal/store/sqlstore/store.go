@@ -229,14 +229,18 @@ func (s *Store) live(root string) *journal {
 
 // heal tries a small write every second after a write has failed, because a server that
 // is not ready gets no calls that would write. It logs why writes are refused, and when
-// they work again. It also checks whether the files of a SQLite store still have their names.
+// they work again. It also checks whether the files of a SQLite store still have their names, and whether a newer
+// program has changed a database in PostgreSQL so that this one must not use it.
 func (s *Store) heal(ctx context.Context) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	logged := ""
 	for {
-		if d, ok := s.db.(*sqliteDB); ok {
+		switch d := s.db.(type) {
+		case *sqliteDB:
 			d.checkNames()
+		case *postgresDB:
+			_ = d.checkSchema(ctx) // tried again with the next tick
 		}
 		why := s.Ready()
 		switch {
