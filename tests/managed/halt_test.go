@@ -278,6 +278,28 @@ func TestHalt_Fallback(t *testing.T) {
 	}
 }
 
+// TestHalt_FallbackNeeded: a task whose model fails pauses if its fallback is halted with a pause, and goes on with the
+// fallback after the resume. Without a pause it fails for the reason of its model.
+func TestHalt_FallbackNeeded(t *testing.T) {
+	h := haltsOn(t, rig.Memory(t))
+	h.llm.Answer("model-safe", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Status: http.StatusUnauthorized} })
+	h.llm.Answer("model-spare", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "a spare text"} })
+	h.halt(ofModel, "spare", true)
+	task := h.begin("safety", "one")
+	until(t, "the task is paused", func() bool {
+		now, err := rig.NewREST(h.Target).Get(t.Context(), &a2av1.GetTaskRequest{Tenant: "safety", Id: task.GetId()})
+		return err == nil && a2a.RunOf(now.GetMetadata()).GetPaused()
+	})
+	h.resume(ofModel, "spare")
+	if got := answer(h.ended(t, task.GetId())); got != "a spare text" {
+		t.Errorf("after the resume: answer %q", got)
+	}
+	h.halt(ofModel, "spare", false)
+	if task := h.ended(t, h.begin("safety", "two").GetId()); task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_FAILED {
+		t.Errorf("without a pause: %v", task)
+	}
+}
+
 // TestHalt_Tool: a model is told that a tool is halted, by its name or that of its server.
 func TestHalt_Tool(t *testing.T) {
 	for _, name := range []string{"dive", "sea"} {

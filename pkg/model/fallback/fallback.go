@@ -120,7 +120,8 @@ func (m *Model) Files() agent.Files {
 	return all
 }
 
-// Generate implements agent.Model. If all models fail, the error is that of the last one called. It is
+// Generate implements agent.Model. If all models fail, the error is that of the last one called, or agent.ErrHeld if
+// a halt pauses the runs that need one of them. It is
 // Fresh only if the outcome of every attempt is known, because all attempts use the same
 // idempotency key.
 func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2[agent.ModelChunk, error] {
@@ -141,6 +142,10 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			}
 			fresh = fresh && err.Fresh
 			failed = append(failed, err)
+			if i == n-1 && m.held(ctx, failed, from, req.Lost) {
+				yield(agent.ModelChunk{}, agent.ErrHeld)
+				return
+			}
 			if i == n-1 || err.MayBeBilled() || agent.CostOf(err.Spent) != (agent.Cost{}) {
 				last := *err
 				last.Fresh = fresh
@@ -151,6 +156,23 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			}
 		}
 	}
+}
+
+// held reports whether one of the models that was not called could have been, if no halt paused the runs that need
+// it; failed are the errors of all. The run is paused then, and the call is repeated after it has been resumed.
+func (m *Model) held(ctx context.Context, failed []error, from, lost int) bool {
+	for i, err := range failed {
+		if agent.AsError(err).Reason != agent.ReasonHalted {
+			continue
+		}
+		names := m.names(from + (lost+i)%len(failed))
+		use, _, err := agent.From(ctx).Halts.Begin(ctx, "", agent.Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{names}})
+		use.End() // it was resumed meanwhile
+		if errors.Is(err, agent.ErrHeld) {
+			return true
+		}
+	}
+	return false
 }
 
 // attempt calls one model and passes on what it yields. It returns an error if the next model
