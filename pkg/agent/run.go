@@ -57,6 +57,12 @@ type Run struct {
 	allowed   map[string]bool                    // keys given to Allow; guarded by mu
 }
 
+// Account returns the account whose run it is, empty if it has no owner.
+func (r *Run) Account() string {
+	account, _, _ := strings.Cut(r.Owner, "/")
+	return account
+}
+
 // Allow records that people have approved all later calls with a key, which says who makes them and
 // what is called.
 func (r *Run) Allow(key string) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -240,19 +241,19 @@ func TestC_21_AcceptGuarded(t *testing.T) {
 // openBreaker is a circuit breaker that is open for the critic.
 type openBreaker struct{ allowed int }
 
-func (b *openBreaker) Allow(string) (func(agent.Judgement), error) {
+func (b *openBreaker) Allow(string, string) (func(agent.Judgement), error) {
 	b.allowed++
 	return func(agent.Judgement) {}, nil
 }
 
-func (*openBreaker) Open(id string) string {
+func (*openBreaker) Open(_, id string) string {
 	if id == "critic" {
 		return "circuit breaker open"
 	}
 	return ""
 }
-func (*openBreaker) Called(string)        {}
-func (*openBreaker) MayRetry(string) bool { return true }
+func (*openBreaker) Called(string, string)                       {}
+func (*openBreaker) Retry(string, string) (time.Duration, error) { return 0, nil }
 
 // TestC_21_AcceptBreaker rejects a delegation while the circuit breaker of the member is open.
 func TestC_21_AcceptBreaker(t *testing.T) {

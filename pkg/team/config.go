@@ -157,17 +157,19 @@ const (
 )
 
 // Upstreams are circuit breakers and retry budgets, shared by all teams of a process: they stop
-// calls of agents that are down, and bound the share of retries. *upstream.Guard implements it.
+// calls of agents that are down, and bound the share of retries. Each account has its own, so that the failures of one
+// do not concern the calls of another; the account of a run without an owner is empty. *upstream.Guard implements it.
 // Implementations are safe for concurrent use and never block.
 type Upstreams interface {
-	// Allow asks whether the agent registered under an id may be called. If not, the error is
+	// Allow asks whether an account may call the agent registered under an id. If not, the error is
 	// BREAKER_OPEN. Otherwise the caller calls done exactly once, with the judgement of the call.
-	Allow(agentID string) (done func(agent.Judgement), err error)
-	// Open returns why an agent is not called now; empty if it is. The text does not change while
+	Allow(account, agentID string) (done func(agent.Judgement), err error)
+	// Open returns why an account does not call an agent now; empty if it may. The text does not change while
 	// the breaker stays open.
-	Open(agentID string) string
+	Open(account, agentID string) string
 	// Called counts the first attempt of a call of an agent, model or tool.
-	Called(upstream string)
-	// MayRetry counts a retry and returns true, or returns false if the retry budget is exhausted.
-	MayRetry(upstream string) bool
+	Called(account, upstream string)
+	// Retry counts a retry, and returns how long it has to wait at least. The error says that the retry budget is
+	// exhausted, and that the call is not retried.
+	Retry(account, upstream string) (wait time.Duration, err error)
 }

@@ -178,7 +178,7 @@ func (p *process) prepare(ctx context.Context) error {
 			}
 		}
 	}
-	return p.emit("", &teamv1.Event{Kind: p.rosterEvent(k)})
+	return p.emit("", &teamv1.Event{Kind: p.rosterEvent(p.runner.Run.Account(), k)})
 }
 
 // withTimeout bounds ctx by the team's own timeout, counted from the scope's first recorded event.

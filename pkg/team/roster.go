@@ -249,15 +249,15 @@ func (t *Team) knownBelow(levels int) *teamv1.AgentInfo {
 
 // rosterEvent returns the event that records the infos and the health of all members. It returns
 // the last event again if the health has not changed.
-func (l *Loop) rosterEvent(k *infoSnapshot) *teamv1.Event_Observed {
+func (l *Loop) rosterEvent(account string, k *infoSnapshot) *teamv1.Event_Observed {
 	last := k.observed.Load()
-	if last != nil && l.healthMatches(last.Observed.GetMembers()) {
+	if last != nil && l.healthMatches(account, last.Observed.GetMembers()) {
 		return last
 	}
 	o := &teamv1.Observed{Members: make([]*teamv1.Observed_Member, len(l.cfg.Members))}
 	for i := range l.cfg.Members {
 		m := &l.cfg.Members[i]
-		o.Members[i] = &teamv1.Observed_Member{Id: m.ID, Info: k.infos[i], Health: l.health(m)}
+		o.Members[i] = &teamv1.Observed_Member{Id: m.ID, Info: k.infos[i], Health: l.health(account, m)}
 	}
 	event := &teamv1.Event_Observed{Observed: o}
 	k.observed.Store(event)
@@ -265,9 +265,9 @@ func (l *Loop) rosterEvent(k *infoSnapshot) *teamv1.Event_Observed {
 }
 
 // healthMatches reports whether the health of all members equals that in a roster.
-func (l *Loop) healthMatches(roster []*teamv1.Observed_Member) bool {
+func (l *Loop) healthMatches(account string, roster []*teamv1.Observed_Member) bool {
 	for i := range l.cfg.Members {
-		if !sameHealth(l.health(&l.cfg.Members[i]), roster[i].GetHealth()) {
+		if !sameHealth(l.health(account, &l.cfg.Members[i]), roster[i].GetHealth()) {
 			return false
 		}
 	}

@@ -147,7 +147,7 @@ func (t *Team) memberHealth(ctx context.Context, m *Member) *teamv1.MemberHealth
 		return mh
 	}
 	mh.Healthy, mh.Detail = h.GetHealthy(), h.GetDetail()
-	if why := t.whyNotCalled(m); why != "" {
+	if why := t.whyNotCalled(agent.From(ctx).Account(), m); why != "" {
 		mh.Healthy, mh.Detail = false, why
 	}
 	if !mh.Healthy && mh.Detail == "" {

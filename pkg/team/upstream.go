@@ -2,6 +2,7 @@ package team
 
 import (
 	"strings"
+	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -10,10 +11,12 @@ import (
 // noUpstreams is the Upstreams of a team that has none. It allows every call.
 type noUpstreams struct{}
 
-func (noUpstreams) Allow(string) (func(agent.Judgement), error) { return func(agent.Judgement) {}, nil }
-func (noUpstreams) Open(string) string                          { return "" }
-func (noUpstreams) Called(string)                               {}
-func (noUpstreams) MayRetry(string) bool                        { return true }
+func (noUpstreams) Allow(string, string) (func(agent.Judgement), error) {
+	return func(agent.Judgement) {}, nil
+}
+func (noUpstreams) Open(string, string) string                  { return "" }
+func (noUpstreams) Called(string, string)                       {}
+func (noUpstreams) Retry(string, string) (time.Duration, error) { return 0, nil }
 
 // upstreams returns the configured Upstreams, or one that allows every call.
 func (l *Loop) upstreams() Upstreams {
@@ -26,19 +29,37 @@ func (l *Loop) upstreams() Upstreams {
 // notCalled is the prefix of a health detail that says why a member is not called.
 const notCalled = "not called: "
 
-// whyNotCalled returns the health detail of a member whose circuit breaker is open; empty if it may
+// whyNotCalled returns the health detail of a member whose circuit breaker is open for an account; empty if it may
 // be called.
-func (l *Loop) whyNotCalled(m *Member) string {
-	if why := l.upstreams().Open(m.Agent); why != "" {
+func (l *Loop) whyNotCalled(account string, m *Member) string {
+	if why := l.upstreams().Open(account, m.Agent); why != "" {
 		return notCalled + why
 	}
 	return ""
 }
 
+// NotCalled returns the health details of the members whose circuit breakers are open for an account, by the id of the
+// member. HealthCheck without a run knows of no account, and so of no breaker.
+func (l *Loop) NotCalled(account string) map[string]string {
+	var all map[string]string
+	for i := range l.cfg.Members {
+		m := &l.cfg.Members[i]
+		why := l.whyNotCalled(account, m)
+		if why == "" || m.Disabled {
+			continue
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[m.ID] = why
+	}
+	return all
+}
+
 // health returns the health of a member that goes on record: unhealthy if its circuit breaker is
-// open, else what the registry reports.
-func (l *Loop) health(m *Member) *teamv1.Health {
-	if why := l.whyNotCalled(m); why != "" {
+// open for the account of the run, else what the registry reports.
+func (l *Loop) health(account string, m *Member) *teamv1.Health {
+	if why := l.whyNotCalled(account, m); why != "" {
 		return agent.Unhealthy(why)
 	}
 	return l.cfg.Registry.Health(m.Agent)
@@ -53,12 +74,12 @@ func (p *process) recordBreakers() error {
 	o := &teamv1.Observed{}
 	for i := range p.cfg.Members {
 		m, known := &p.cfg.Members[i], p.Roster[i]
-		why, was := p.whyNotCalled(m), known.GetHealth().GetDetail()
+		why, was := p.whyNotCalled(p.runner.Run.Account(), m), known.GetHealth().GetDetail()
 		if !strings.HasPrefix(was, notCalled) {
 			was = ""
 		}
 		if !m.Disabled && why != was {
-			o.Members = append(o.Members, &teamv1.Observed_Member{Id: m.ID, Info: known.GetInfo(), Health: p.health(m)})
+			o.Members = append(o.Members, &teamv1.Observed_Member{Id: m.ID, Info: known.GetInfo(), Health: p.health(p.runner.Run.Account(), m)})
 		}
 	}
 	if len(o.Members) == 0 {

@@ -216,8 +216,8 @@ func TestR_002_33_TeamsShareBreakers(t *testing.T) {
 				newRecord().process(ctx, guarded(t, "one", registry{"far": far}, g, nil, 1, nil), nil)
 				cancel()
 			}
-			if g.Open("far") != "" {
-				t.Error(g.Open("far"))
+			if g.Open("", "far") != "" {
+				t.Error(g.Open("", "far"))
 			}
 		})
 	})
@@ -246,18 +246,35 @@ type tally struct {
 	calls, retries int
 }
 
-func (u *tally) Called(string)        { u.calls++ }
-func (u *tally) MayRetry(string) bool { u.retries++; return true }
+func (u *tally) Called(string, string)                       { u.calls++ }
+func (u *tally) Retry(string, string) (time.Duration, error) { u.retries++; return 0, nil }
 
 func TestR_002_32_Repetitions(t *testing.T) {
-	t.Run("R-002-32 the retries of all teams together are bounded", func(t *testing.T) {
+	t.Run("R-002-32 the retries of all teams of a busy account together are bounded", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			g := upstream.New(upstream.Config{Calls: 1000})
+			g := upstream.New(upstream.Config{Calls: 1000, Busy: 1})
 			far := newFlaky("far", errAway)
 			r := newRecord()
 			r.process(t.Context(), guarded(t, "one", registry{"far": &far.Func}, g, quickTry, 10, nil), nil)
 			if n := far.calls.Load(); n != 13 {
 				t.Errorf("%d calls for ten delegations, want three repetitions in all", n)
+			}
+			if !slices.ContainsFunc(r.events, func(ev *teamv1.Event) bool {
+				return strings.Contains(ev.GetEnded().GetError().GetMessage(), "away; it is not tried again: the retry budget of the account is used up")
+			}) {
+				t.Error("no step says why it was not repeated")
+			}
+		})
+	})
+	t.Run("R-002-32 an idle server makes as many attempts as the file says", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := upstream.New(upstream.Config{Calls: 1000})
+			far := newFlaky("far", errAway)
+			r := newRecord()
+			twelve := &teamv1.Limits{Retry: &teamv1.Retry{Attempts: proto.Int32(12), Backoff: durationpb.New(time.Millisecond)}}
+			r.process(t.Context(), guarded(t, "one", registry{"far": &far.Func}, g, twelve, 1, nil), nil)
+			if n := far.calls.Load(); n != 12 {
+				t.Errorf("%d attempts, want 12", n)
 			}
 		})
 	})

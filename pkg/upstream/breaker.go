@@ -11,9 +11,10 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// breaker is the circuit breaker of one agent.
+// breaker is the circuit breaker of one agent for one account.
 type breaker struct {
-	agent string
+	account, agent string
+
 	cfg   *Config
 	cb    circuitbreaker.CircuitBreaker[any]
 	age   atomic.Int64 // number of state changes; a result counts only if the state is that in which the call began
@@ -21,8 +22,8 @@ type breaker struct {
 	last  atomic.Int64 // when the last call ended, in Unix nanoseconds
 }
 
-func newBreaker(id string, cfg *Config) *breaker {
-	b := &breaker{agent: id, cfg: cfg}
+func newBreaker(k key, cfg *Config) *breaker {
+	b := &breaker{account: k.account, agent: k.called, cfg: cfg}
 	b.cb = circuitbreaker.NewBuilder[any]().
 		WithFailureRateThreshold(float64(cfg.Failures)/100, uint(cfg.Calls), cfg.Window).
 		WithDelay(cfg.Probe).
@@ -39,7 +40,7 @@ func (b *breaker) changed(e circuitbreaker.StateChangedEvent) {
 	if e.NewState == circuitbreaker.OpenState {
 		log = b.cfg.Log.Warn
 	}
-	log("circuit breaker", zap.String("agent", b.agent), zap.Stringer("was", e.OldState), zap.Stringer("is", e.NewState))
+	log("circuit breaker", zap.String("account", b.account), zap.String("agent", b.agent), zap.Stringer("was", e.OldState), zap.Stringer("is", e.NewState))
 }
 
 // allow returns a function to report the result of a call, or the error if the call must not be

@@ -15,7 +15,7 @@ func TestGuard_ForgetsTheIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(Config{})
 		call := func(id string) func(agent.Judgement) {
-			done, err := g.Allow(id)
+			done, err := g.Allow("acme", id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -30,27 +30,27 @@ func TestGuard_ForgetsTheIdle(t *testing.T) {
 		}
 		for i := range 10_000 {
 			id := strconv.Itoa(i)
-			g.Called(id)
-			g.MayRetry(id)
+			g.Called("acme", id)
+			_, _ = g.Retry("acme", id)
 			call(id)(agent.JudgementAnswered)
 			time.Sleep(time.Second) // the clock of the bubble
 		}
 		if b, r := len(g.breakers), len(g.retries); b > 500 || r > 500 {
 			t.Errorf("%d breakers and %d counts are kept of 10,002 upstreams", b, r)
 		}
-		if g.Open("down") == "" {
+		if g.Open("acme", "down") == "" {
 			t.Error("an open breaker was forgotten")
 		}
 		for _, done := range slow {
 			done(agent.JudgementFailed)
 		}
-		if g.Open("slow") == "" {
+		if g.Open("acme", "slow") == "" {
 			t.Error("20 calls that were under way and failed do not open the breaker")
 		}
 		for range 3 {
-			g.MayRetry("9999")
+			_, _ = g.Retry("acme", "9999")
 		}
-		if g.MayRetry("9999") {
+		if wait, err := g.Retry("acme", "9999"); wait == 0 || err != nil {
 			t.Error("the repetitions of the last window were forgotten")
 		}
 	})

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,6 +15,7 @@ type retries struct {
 
 	mu     sync.Mutex
 	counts [slots]slotCount // guarded by mu
+	turn   time.Time        // of the last retry that has to wait; guarded by mu
 }
 
 // slotCount holds the counts of one part of the window.
@@ -38,8 +40,9 @@ func (r *retries) call(now time.Time) {
 	r.slot(now).calls++
 }
 
-// retry counts a retry and returns true, unless the budget is exhausted.
-func (r *retries) retry(now time.Time) bool {
+// retry counts a retry and returns how long it has to wait, unless the budget is exhausted: ok is false then. busy
+// says that retries beyond the share of the calls are not allowed.
+func (r *retries) retry(now time.Time, busy bool) (wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	here := r.slot(now)
@@ -50,11 +53,26 @@ func (r *retries) retry(now time.Time) bool {
 			done += c.retries
 		}
 	}
-	if done >= max(r.cfg.Retries, calls*r.cfg.RetryShare/100) {
-		return false
+	switch within := done < max(r.cfg.Retries, calls*r.cfg.RetryShare/100); {
+	case !within && busy:
+		return 0, false
+	case !within:
+		r.turn = r.turn.Add(r.cfg.RetryEvery)
+		if r.turn.Before(now) {
+			r.turn = now.Add(r.cfg.RetryEvery)
+		}
+		wait = r.turn.Sub(now)
 	}
 	here.retries++
-	return true
+	return wait, true
+}
+
+// busy reports whether there were many calls in one of the parts of the window.
+func (r *retries) busy(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	here := now.UnixNano() / int64(r.cfg.Window/slots)
+	return slices.ContainsFunc(r.counts[:], func(c slotCount) bool { return here-c.at < slots && c.calls >= r.cfg.Busy })
 }
 
 // idle reports whether there was no call and no retry within the last window.

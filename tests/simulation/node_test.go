@@ -173,7 +173,7 @@ func (t turns) take(what string) {
 }
 
 // Allow lets one step at a time begin: until its member works, or it has ended.
-func (t turns) Allow(id string) (func(agent.Judgement), error) {
+func (t turns) Allow(_, id string) (func(agent.Judgement), error) {
 	_, _ = t.gate.pass(context.Background(), &op{key: t.node.name + " calls " + id, node: t.node, work: true, begins: true})
 	t.gate.mu.Lock()
 	defer t.gate.mu.Unlock()
@@ -194,9 +194,9 @@ func (t turns) begun(meant func(*beginning) bool) {
 	}
 }
 
-func (turns) Open(string) string   { return "" }
-func (turns) Called(string)        {}
-func (turns) MayRetry(string) bool { return true }
+func (turns) Open(string, string) string                  { return "" }
+func (turns) Called(string, string)                       {}
+func (turns) Retry(string, string) (time.Duration, error) { return 0, nil }
 
 // called checks a call of a member: a step whose end an owner knows is not called again by it, and an
 // owner calls each step once, or once more for each failure.

@@ -11,10 +11,10 @@ import (
 // Upstreams has the methods of team.Upstreams, where they are documented. This package cannot
 // import pkg/team.
 type Upstreams interface {
-	Allow(agentID string) (done func(agent.Judgement), err error)
-	Open(agentID string) string
-	Called(upstream string)
-	MayRetry(upstream string) bool
+	Allow(account, agentID string) (done func(agent.Judgement), err error)
+	Open(account, agentID string) string
+	Called(account, upstream string)
+	Retry(account, upstream string) (wait time.Duration, err error)
 }
 
 // maxRetryAfter is the longest pause that a callee may ask for. If it asks for more, there is no
@@ -57,17 +57,17 @@ func (w *Work) breakerID() string {
 // crash is continued even if the breaker is open.
 func (w *Work) admit() error {
 	if w.Attempts == 0 && w.Target.Leaf {
-		w.by.Upstreams.Called(w.Target.Upstream)
+		w.by.Upstreams.Called(w.by.Run.Account(), w.Target.Upstream)
 	}
-	if why := w.Target.AgentID; w.Target.Rounds && w.Attempts == 0 && w.by.Upstreams.Open(why) != "" {
+	if why := w.openBreaker(w.Target.AgentID); w.Target.Rounds && w.Attempts == 0 && why != "" {
 		return agent.Errorf(agent.CodeUnavailable, agent.ReasonBreakerOpen,
-			"agent %q is temporarily not called: %s; try again later", why, w.by.Upstreams.Open(why)).With("member", w.Step.GetMember())
+			"agent %q is temporarily not called: %s; try again later", w.Target.AgentID, why).With("member", w.Step.GetMember())
 	}
 	id := w.breakerID()
 	if id == "" {
 		return nil
 	}
-	done, err := w.by.Upstreams.Allow(id)
+	done, err := w.by.Upstreams.Allow(w.by.Run.Account(), id)
 	if err == nil {
 		w.judge = done
 		return nil
@@ -110,9 +110,5 @@ func (w *Work) reportJudgement(verdict agent.Judgement) {
 	}
 }
 
-// allowsRetry reports whether the callee of a failed attempt may be called again, and counts the
-// retry if so.
-func (w *Work) allowsRetry(e *agent.Error) bool {
-	id := w.breakerID()
-	return e.RetryAfter <= maxRetryAfter && (id == "" || w.by.Upstreams.Open(id) == "") && w.by.Upstreams.MayRetry(w.Target.Upstream)
-}
+// openBreaker returns why an agent is not called for the account of the run; empty if it may be.
+func (w *Work) openBreaker(id string) string { return w.by.Upstreams.Open(w.by.Run.Account(), id) }

@@ -51,8 +51,15 @@ func retry(next Attempt) Attempt {
 			case res.notStarted:
 				res.Err = closeOpen(ctx, w, res.Err)
 				return res
-			case ctx.Err() == nil && w.mayRetry(res.Err):
-				if err := w.recordRetry(res.Err); err != nil {
+			}
+			var again bool
+			var wait time.Duration
+			if ctx.Err() == nil {
+				again, wait, res.Err = w.askRetry(res.Err)
+			}
+			switch {
+			case again:
+				if err := w.recordRetry(res.Err, wait); err != nil {
 					return stopped(err)
 				}
 			case ctx.Err() == nil && w.Prompt != nil:
@@ -90,17 +97,28 @@ func (w *Work) waitForAttempt(ctx context.Context) (paused bool, err error) {
 	return paused, context.Cause(ctx)
 }
 
-// mayRetry reports whether a failed attempt is repeated. Only leaves are, under the policy of the
-// delegation that they work for.
-func (w *Work) mayRetry(err error) bool {
+// askRetry reports whether a failed attempt is repeated, and after what time at least. Only leaves are, under the
+// policy of the delegation that they work for. If only the retry budget of the account forbids it, the
+// returned error says so; otherwise it is err.
+func (w *Work) askRetry(err error) (again bool, wait time.Duration, failed error) {
 	e := agent.AsError(err)
-	return w.Target.Leaf && e.Retry && w.Attempts < w.Target.Retry.Attempts && w.allowsRetry(e)
+	id := w.breakerID()
+	if !w.Target.Leaf || !e.Retry || w.Attempts >= w.Target.Retry.Attempts || e.RetryAfter > maxRetryAfter || id != "" && w.openBreaker(id) != "" {
+		return false, 0, err
+	}
+	wait, refusal := w.by.Upstreams.Retry(w.by.Run.Account(), w.Target.Upstream)
+	if refusal == nil {
+		return true, wait, err
+	}
+	last := *e
+	last.Message += "; it is not tried again: " + refusal.Error()
+	return false, 0, &last
 }
 
-// recordRetry records that the attempt failed and when the next one starts.
-func (w *Work) recordRetry(err error) error {
+// recordRetry records that the attempt failed and when the next one starts: after wait at least.
+func (w *Work) recordRetry(err error, wait time.Duration) error {
 	e := agent.AsError(err)
-	next := w.by.Run.Now().Add(backoff(w.by.Run.Seed, w.Scope, w.Attempts, w.Target.Retry.Backoff, e.RetryAfter))
+	next := w.by.Run.Now().Add(backoff(w.by.Run.Seed, w.Scope, w.Attempts, w.Target.Retry.Backoff, max(e.RetryAfter, wait)))
 	return w.repeat(&teamv1.Retried{Attempt: w.Attempts, Error: e.Proto(), Fresh: e.Fresh, NotBefore: timestamppb.New(next), Spent: w.cost.lost})
 }
 
