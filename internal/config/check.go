@@ -20,6 +20,20 @@ type checker struct {
 	gaps []missing
 	// presumedMembers holds, by team, the agents that misspelled members were probably meant to be.
 	presumedMembers map[string][]string
+	searches        int // for names that are meant; see maxSearches
+}
+
+// maxSearches is the number of faults of a document for which the name that was meant is searched among the
+// names that the document, and those it may refer to, define. There may be thousands of both.
+const maxSearches = 20
+
+// search calls f, which searches for a name, and returns the hint that it gives. After maxSearches calls it returns "".
+func (k *checker) search(f func() string) string {
+	if k.searches == maxSearches {
+		return ""
+	}
+	k.searches++
+	return f()
 }
 
 func (k *checker) check() {
@@ -85,7 +99,7 @@ func (k *checker) known(id, subject string, path ...any) bool {
 		return false
 	}
 	n, _ := k.at(path...)
-	k.fault(n, fmt.Sprintf("%s %q, which is not defined", subject, id), k.suggestAgent(id, account))
+	k.fault(n, fmt.Sprintf("%s %q, which is not defined", subject, id), k.search(func() string { return k.suggestAgent(id, account) }))
 	return false
 }
 
@@ -96,7 +110,8 @@ func (k *checker) suggestAgent(id, account string) string {
 	all = slices.DeleteFunc(all, func(id string) bool { return !k.visible(id, account) })
 	near := nearest(id, all)
 	if near == "" {
-		return suggest(id, all)
+		slices.Sort(all)
+		return listed(all)
 	}
 	section := "agents"
 	if k.Server.GetTeams()[near] != nil {
@@ -116,7 +131,9 @@ func (k *checker) model(name, subject string, path ...any) {
 	}
 	n, _ := k.at(path...)
 	k.fault(n, fmt.Sprintf("%s uses model %q, which is not defined", subject, name),
-		cmp.Or(suggest(name, sorted(k.Server.GetModels())), "no models are defined; add it under models"))
+		k.search(func() string {
+			return cmp.Or(suggest(name, sorted(k.Server.GetModels())), "no models are defined; add it under models")
+		}))
 }
 
 func (k *checker) agent(id string, a *teamv1.AgentConfig) {

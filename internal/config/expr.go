@@ -84,7 +84,7 @@ func (k *checker) expression(subject string, err error, complete bool, path ...a
 		}
 		k.faultInText(n, e.Offset, subject+": "+message, cmp.Or(hint, "check names, types, brackets and quotes; equal is =="))
 	case complete:
-		k.faultInText(n, e.Offset, subject+": "+e.Message, suggestAll(e.Unknown, e.Known))
+		k.faultInText(n, e.Offset, subject+": "+e.Message, k.search(func() string { return suggestAll(e.Unknown, e.Known) }))
 	}
 }
 

@@ -13,6 +13,11 @@ func suggest(name string, known []string) string {
 	if near := nearest(name, known); near != "" {
 		return "did you mean " + quote(near) + "?"
 	}
+	return listed(known)
+}
+
+// listed returns a hint with all known names, which are sorted, or with some if there are many.
+func listed(known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
@@ -35,6 +40,9 @@ func nearest(name string, known []string) string {
 	}
 	best, least := "", max(1, len(name)/3)+1
 	for _, k := range known {
+		if length := len(k) - len(name); length >= 4*least || -length >= 4*least { // a character has up to four bytes
+			continue
+		}
 		if d := edits(strings.ToLower(name), strings.ToLower(k)); d < least {
 			best, least = k, d
 		}

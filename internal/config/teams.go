@@ -92,7 +92,9 @@ func (k *checker) memberAgent(team string, m *teamv1.MemberConfig, path []any) {
 	if k.known(m.GetAgent(), fmt.Sprintf("team %q has member", team), path...) {
 		return
 	}
-	near := nearest(m.GetAgent(), slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams())))
+	near := k.search(func() string {
+		return nearest(m.GetAgent(), slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams())))
+	})
 	k.presumedMembers[team] = append(k.presumedMembers[team], near)
 }
 

@@ -18,7 +18,9 @@ func (k *checker) toolNames(names []string, subject string, path ...any) {
 		case k.isDamaged("tools"):
 		case k.Server.GetTools()[name] == nil:
 			k.fault(n, fmt.Sprintf("%s uses tool %q, which is not defined", subject, name),
-				cmp.Or(suggest(name, sorted(k.Server.GetTools())), "no tools are defined; add it under tools"))
+				k.search(func() string {
+					return cmp.Or(suggest(name, sorted(k.Server.GetTools())), "no tools are defined; add it under tools")
+				}))
 		case slices.Contains(names[:i], name):
 			k.fault(n, fmt.Sprintf("%s has tool %q twice", subject, name), "remove one of them")
 		default:

@@ -1,0 +1,30 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestManyUnknownNames: a document with thousands of names that are not defined, among thousands that are, is
+// checked in the time that its size takes: only for some of them a similar name is searched.
+func TestManyUnknownNames(t *testing.T) {
+	const n = 3000
+	var b strings.Builder
+	b.WriteString("version: v2\nagents:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  agent-with-a-long-name-number-%d: {scripted: {steps: [{echo: true}]}}\n", i)
+	}
+	b.WriteString("teams:\n  t:\n    members:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "      - {agent: unknown-with-a-long-name-no-%d}\n", i)
+	}
+	b.WriteString("    broadcast: {}\n")
+	began := time.Now()
+	fs := faultsOf(t, b.String())
+	t.Logf("%v for %d KiB", time.Since(began), b.Len()>>10)
+	if len(fs) < n || time.Since(began) > 10*time.Second {
+		t.Errorf("%d faults after %v", len(fs), time.Since(began))
+	}
+}
