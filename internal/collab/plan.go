@@ -82,12 +82,18 @@ func (p plan) member(id string) member {
 // first returns the workflow steps of members that do not depend on other steps.
 func (p plan) first(acc *teamv1.Accepted) []*teamv1.InitialAssignment {
 	var list []*teamv1.InitialAssignment
+	input := agent.Text(acc.GetMessage())
+	room := agent.MaxText // for all tasks together
 	for _, s := range p.steps {
 		if s.after || s.member == "" {
 			continue
 		}
+		task := s.task
+		if n := strings.Count(task, "{{input}}") * len(input); n <= room { // a longer one is not shown with its input
+			task, room = strings.ReplaceAll(task, "{{input}}", input), room-n
+		}
 		list = append(list, &teamv1.InitialAssignment{
-			AgentId: s.member, Task: cmp.Or(strings.ReplaceAll(s.task, "{{input}}", agent.Text(acc.GetMessage())), acc.GetCollaboration().GetTaskDescription()),
+			AgentId: s.member, Task: cmp.Or(task, acc.GetCollaboration().GetTaskDescription()),
 			Priority: int32(len(list) + 1), //nolint:gosec // a workflow has 256 steps at most
 		})
 	}

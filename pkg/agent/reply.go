@@ -26,6 +26,15 @@ func Text(m *a2av1.Message) string {
 	return strings.Join(texts, "\n")
 }
 
+// MaxText is the maximum length in bytes of a text that is made by inserting others.
+const MaxText = 4 << 20
+
+// TextTooLong returns the error for a text that would have more than MaxText bytes. what names the text.
+func TextTooLong(what string, length int) *Error {
+	return Errorf(CodeResourceExhausted, ReasonInsufficientResources,
+		"%s would have %d bytes with what is inserted, and at most %d are allowed; use fewer placeholders, or shorter messages and results", what, length, MaxText)
+}
+
 // NewMessage returns a message with the role of an agent and one text part. It has no id; see
 // Run.Completed.
 func NewMessage(text string) *a2av1.Message {

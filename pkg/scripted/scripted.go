@@ -157,6 +157,7 @@ type play struct {
 	req    *teamv1.ProcessRequest
 	yield  func(*teamv1.Event, error) bool
 	texts  []string
+	length int // of all texts, in bytes
 	answer string
 	chunks int
 	asked  int64         // number of ask steps so far
@@ -175,22 +176,40 @@ func (p *play) do(ctx context.Context, i int, step *teamv1.ScriptedStep) (more b
 	case *teamv1.ScriptedStep_Chunks:
 		p.chunks = int(s.Chunks)
 	case *teamv1.ScriptedStep_Ask:
-		return p.ask(s.Ask), nil
+		return p.ask(s.Ask)
 	case *teamv1.ScriptedStep_Progress:
-		return p.progress(s.Progress), nil
+		return p.progress(s.Progress)
 	case *teamv1.ScriptedStep_Call:
 		return p.call(ctx, i, s.Call)
 	case *teamv1.ScriptedStep_Echo:
-		p.texts = append(p.texts, agent.Text(p.req.GetMessage()))
+		return true, p.say(agent.Text(p.req.GetMessage()))
 	case *teamv1.ScriptedStep_Text:
-		p.texts = append(p.texts, p.fill(s.Text))
+		text, err := p.fill(s.Text)
+		if err != nil {
+			return false, err
+		}
+		return true, p.say(text)
 	}
 	return true, nil
 }
 
-// fill replaces {{input}} and {{answer}} in a text.
-func (p *play) fill(text string) string {
-	return strings.NewReplacer("{{input}}", agent.Text(p.req.GetMessage()), "{{answer}}", p.answer).Replace(text)
+// fill replaces {{input}} and {{answer}} in a text. The error is that of a text that would become too long.
+func (p *play) fill(text string) (string, error) {
+	input := agent.Text(p.req.GetMessage())
+	length := len(text) + strings.Count(text, "{{input}}")*len(input) + strings.Count(text, "{{answer}}")*len(p.answer)
+	if length > agent.MaxText {
+		return "", agent.TextTooLong(fmt.Sprintf("a text of agent %q", p.agent.cfg.ID), length)
+	}
+	return strings.NewReplacer("{{input}}", input, "{{answer}}", p.answer).Replace(text), nil
+}
+
+// say adds a text to the answer. The error is that of an answer that would become too long.
+func (p *play) say(text string) error {
+	if p.length += len(text); p.length > agent.MaxText {
+		return agent.TextTooLong(fmt.Sprintf("the answer of agent %q", p.agent.cfg.ID), p.length)
+	}
+	p.texts = append(p.texts, text)
+	return nil
 }
 
 // fail fails the first attempts of a call.
@@ -224,7 +243,7 @@ func (a *Agent) count(key string, times int32) (n int32, failing bool) {
 }
 
 // ask asks a person, unless the answer is recorded.
-func (p *play) ask(question string) (more bool) {
+func (p *play) ask(question string) (more bool, err error) {
 	p.asked++
 	id := p.run.ID(p.req.GetScope(), "question", p.asked)
 	open := false
@@ -237,31 +256,38 @@ func (p *play) ask(question string) (more bool) {
 		}
 		if a := ev.GetAnswered(); a.GetQuestion() == id {
 			p.answer = agent.Text(a.GetMessage())
-			return true
+			return true, nil
 		}
 	}
-	if !open {
-		p.emit(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{
-			Question: id, Kind: teamv1.Asked_KIND_INPUT,
-			Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts(p.fill(question))},
-			Expires: timestamppb.New(p.run.Now().Add(questionLife)),
-		}}})
+	if open {
+		return false, nil
 	}
-	return false
+	if question, err = p.fill(question); err != nil {
+		return false, err
+	}
+	p.emit(&teamv1.Event{Kind: &teamv1.Event_Asked{Asked: &teamv1.Asked{
+		Question: id, Kind: teamv1.Asked_KIND_INPUT,
+		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts(question)},
+		Expires: timestamppb.New(p.run.Now().Add(questionLife)),
+	}}})
+	return false, nil
 }
 
 // progress sets the status text, unless it is already recorded.
-func (p *play) progress(text string) (more bool) {
+func (p *play) progress(text string) (more bool, err error) {
 	p.said++
 	id := p.run.ID(p.req.GetScope(), "progress", p.said)
 	for _, ev := range p.req.GetRecorded() {
 		if ev.GetScope() == p.req.GetScope() && ev.GetProgress().GetMessage().GetMessageId() == id {
-			return true
+			return true, nil
 		}
 	}
+	if text, err = p.fill(text); err != nil {
+		return false, err
+	}
 	return p.emit(&teamv1.Event{Kind: &teamv1.Event_Progress{Progress: &teamv1.Progress{
-		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts(p.fill(text))},
-	}}})
+		Message: &a2av1.Message{MessageId: id, Role: a2av1.Role_ROLE_AGENT, Parts: agent.TextParts(text)},
+	}}}), nil
 }
 
 // emit yields an event in the scope of the call.
@@ -277,8 +303,7 @@ const noteCalled = "CALLED"
 // recorded, so that a call that was answered is not repeated.
 func (p *play) call(ctx context.Context, i int, id string) (more bool, err error) {
 	if text, ok := p.replied(i); ok {
-		p.texts = append(p.texts, text)
-		return true, nil
+		return true, p.say(text)
 	}
 	if int(p.req.GetDepth()) >= agent.MaxDepth {
 		return false, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonMaxDepth,
@@ -300,7 +325,10 @@ func (p *play) call(ctx context.Context, i int, id string) (more bool, err error
 	if err != nil {
 		return false, err
 	}
-	p.texts, p.spent = append(p.texts, agent.Text(m)), agent.AddSpent(p.spent, spent)
+	p.spent = agent.AddSpent(p.spent, spent)
+	if err := p.say(agent.Text(m)); err != nil {
+		return false, err
+	}
 	return p.emit(&teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{
 		Code: noteCalled, Text: fmt.Sprintf("%s replied", id), Details: detailsOf(i, agent.Text(m), spent),
 	}}}), nil

@@ -102,6 +102,23 @@ func TestReply(t *testing.T) {
 	}
 }
 
+// TestTooLong: no text that is made of an input, and no answer, has more than 4 MiB.
+func TestTooLong(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	many := text(strings.Repeat("{{input}}", 2000))
+	for name, script := range map[string][]*teamv1.ScriptedStep{
+		"a text":   {many},
+		"progress": {{Do: &teamv1.ScriptedStep_Progress{Progress: many.GetText()}}},
+		"question": {{Do: &teamv1.ScriptedStep_Ask{Ask: many.GetText()}}},
+		"answer":   {echo, echo, echo, echo, echo},
+	} {
+		_, err := agent.Reply(t.Context(), steps(t, nil, script...), agent.UserMessage("m1", long))
+		if e := agent.AsError(err); err == nil || e.Reason != agent.ReasonInsufficientResources || !strings.Contains(e.Message, "at most 4194304 are allowed") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestChunksAreTheReply(t *testing.T) {
 	a := steps(t, nil, &teamv1.ScriptedStep{Do: &teamv1.ScriptedStep_Chunks{Chunks: 3}}, text("höher: {{input}}"))
 	events, err := collect(t.Context(), a, request("tides"))

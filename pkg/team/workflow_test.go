@@ -1,6 +1,7 @@
 package team_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -245,6 +246,20 @@ func TestWorkflow_Tasks(t *testing.T) {
 	m.end("a", "a {{input}} draft")
 	if want := "Fix a {{input}} draft in a dry tone"; m.input("b") != want {
 		t.Errorf("%q", m.input("b"))
+	}
+}
+
+// TestWorkflow_LongTasks: a step whose task would become too long with what is inserted ends the run with an error that
+// names the step.
+func TestWorkflow_LongTasks(t *testing.T) {
+	long := strings.Repeat("{{input}}", 400_000)
+	for what, step := range map[string]workflow.Step{
+		"task": {ID: "a", Member: "writer", Task: long}, "question": {ID: "a", Human: &workflow.Human{Question: long}},
+	} {
+		_, err := flow(t, step).Next(simulate(t, flow(t, workflow.Step{ID: "z", Member: "writer"})).s)
+		if want := fmt.Sprintf("the %s of step \"a\" would have", what); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
 	}
 }
 

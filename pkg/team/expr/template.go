@@ -143,39 +143,62 @@ func (t *Template) Names() []Name {
 	return names
 }
 
-// Text returns the template with its values.
-func (t *Template) Text(g *Given) string {
-	var b strings.Builder
-	for _, p := range t.pieces {
-		switch p.kind {
-		case pieceLiteral:
-			b.WriteString(p.text)
-		case pieceInput:
-			b.WriteString(agent.Text(g.Input))
-		case pieceStep:
-			b.WriteString(g.Step(p.text))
-		case pieceContext:
-			b.WriteString(agent.ValueText(g.Context[p.text]))
-		case pieceBrief:
-			b.WriteString(briefText(g.Brief, p.text))
+// Text returns the template with its values. what names it in the error for a text of more than agent.MaxText bytes,
+// which is not built.
+func (t *Template) Text(what string, g *Given) (string, error) {
+	values := map[piece]string{} // by placeholder without its offset
+	texts := make([]string, len(t.pieces))
+	length := 0
+	for i, p := range t.pieces {
+		if p.offset = 0; p.kind == pieceLiteral {
+			texts[i] = p.text
+		} else {
+			if _, known := values[p]; !known {
+				values[p] = p.value(g)
+			}
+			texts[i] = values[p]
 		}
+		length += len(texts[i])
 	}
-	return b.String()
+	if length > agent.MaxText {
+		return "", agent.TextTooLong(what, length)
+	}
+	return strings.Join(texts, ""), nil
+}
+
+// value returns the text that a placeholder stands for.
+func (p piece) value(g *Given) string {
+	switch p.kind {
+	case pieceInput:
+		return agent.Text(g.Input)
+	case pieceStep:
+		return g.Step(p.text)
+	case pieceContext:
+		return agent.ValueText(g.Context[p.text])
+	case pieceBrief:
+		return briefText(g.Brief, p.text)
+	case pieceLiteral:
+	}
+	return p.text
 }
 
 // Message returns the template with its values as a user's message. If the template uses {{input}},
-// the parts of the input that are not text are appended.
-func (t *Template) Message(g *Given) *a2av1.Message {
-	m := agent.UserMessage("", t.Text(g))
+// the parts of the input that are not text are appended. The error is that of Text.
+func (t *Template) Message(what string, g *Given) (*a2av1.Message, error) {
+	text, err := t.Text(what, g)
+	if err != nil {
+		return nil, err
+	}
+	m := agent.UserMessage("", text)
 	if !t.UsesInput() {
-		return m
+		return m, nil
 	}
 	for _, p := range g.Input.GetParts() {
 		if _, ok := p.GetContent().(*a2av1.Part_Text); !ok {
 			m.Parts = append(m.Parts, p)
 		}
 	}
-	return m
+	return m, nil
 }
 
 // UsesInput reports whether the template uses {{input}}.

@@ -45,8 +45,24 @@ func TestTemplate(t *testing.T) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		if got := tpl.Text(g); got != want {
+		if got, err := tpl.Text("it", g); got != want || err != nil {
 			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
+// TestTemplate_TooLong: a text that would be too long is refused before it is built.
+func TestTemplate_TooLong(t *testing.T) {
+	g := given()
+	g.Input = agent.UserMessage("", strings.Repeat("x", 1<<20))
+	for n, want := range map[int]string{3: "", 5: "the task would have 5242880 bytes with what is inserted, and at most 4194304 are allowed; use fewer placeholders"} {
+		tpl, err := expr.CompileTemplate(strings.Repeat("{{input}}", n), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		built := testing.AllocsPerRun(1, func() { _, err = tpl.Text("the task", g) })
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || built > 50) {
+			t.Errorf("%d times: %v", n, err)
 		}
 	}
 }
@@ -85,8 +101,8 @@ func TestTemplate_FilesFollowTheInput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := tpl.Message(g)
-		if len(m.GetParts()) != want || m.GetRole() != a2av1.Role_ROLE_USER {
+		m, err := tpl.Message("it", g)
+		if err != nil || len(m.GetParts()) != want || m.GetRole() != a2av1.Role_ROLE_USER {
 			t.Errorf("%s: %v", source, m)
 		}
 	}
@@ -107,13 +123,17 @@ func FuzzP17_Template(f *testing.F) {
 			}
 			return
 		}
-		got := tpl.Text(g)
+		got, err := tpl.Text("it", g)
+		if err != nil {
+			return
+		}
 		if !strings.Contains(source, "{{") && got != source {
 			t.Fatalf("%q became %q", source, got)
 		}
 		if want := strings.Count(source, "{{"); tpl.Pieces() < want {
 			t.Fatalf("%q has %d pieces", source, tpl.Pieces())
 		}
-		_ = agent.Text(tpl.Message(g))
+		m, _ := tpl.Message("it", g)
+		_ = agent.Text(m)
 	})
 }

@@ -175,7 +175,11 @@ func (v *view) advance(d *decided, i int, n *node) error {
 	switch v.status[i] {
 	case again:
 		if v.needed[i] {
-			d.add(v.again(i, n), n.ID+" again: until is not true yet", nil)
+			step, err := v.again(i, n)
+			if err != nil {
+				return err
+			}
+			d.add(step, n.ID+" again: until is not true yet", nil)
 		}
 	case running:
 		if st := v.last[i]; !v.needed[i] && !st.Dropped && st.Step.GetRefusal() == nil {
@@ -201,19 +205,23 @@ func (v *view) begin(d *decided, n *node) error {
 	if len(n.After) > 0 {
 		reason += " after " + agent.Quote(strings.Join(n.After, ", "))
 	}
-	if n.when == nil {
-		d.add(v.start(n, v.input(n)), reason, nil)
-		return nil
+	var values *structpb.Struct
+	if n.when != nil {
+		matched, seen, err := v.eval(n.when, n, false)
+		switch {
+		case err != nil:
+			return facts.Failed(fmt.Sprintf("team %q: step %q: when", v.state.Team.ID, n.ID), err)
+		case !matched:
+			d.add(skip(n, "", "when is not true: "+agent.Quote(n.When)), n.ID+" skipped, not true: "+agent.Quote(n.When), seen)
+			return nil
+		}
+		reason, values = reason+": "+agent.Quote(n.When), seen
 	}
-	matched, values, err := v.eval(n.when, n, false)
+	step, err := v.first(n)
 	if err != nil {
-		return facts.Failed(fmt.Sprintf("team %q: step %q: when", v.state.Team.ID, n.ID), err)
+		return err
 	}
-	if matched {
-		d.add(v.start(n, v.input(n)), reason+": "+agent.Quote(n.When), values)
-		return nil
-	}
-	d.add(skip(n, "", "when is not true: "+agent.Quote(n.When)), n.ID+" skipped, not true: "+agent.Quote(n.When), values)
+	d.add(step, reason, values)
 	return nil
 }
 
@@ -241,43 +249,49 @@ func (v *view) joined(n *node) (ready, blocked bool) {
 	return bad == 0, bad > 0
 }
 
-// start returns the next round of a step with an input.
+// first returns the first round of a step: a question, or its input for the member.
+func (v *view) first(n *node) (*teamv1.Step, error) {
+	if n.Human == nil {
+		input, err := v.input(n)
+		return v.start(n, input), err
+	}
+	question, err := n.question.Text(fmt.Sprintf("team %q: the question of step %q", v.state.Team.ID, n.ID), v.facts.Given(v.text))
+	step := n.step()
+	step.Ask = &teamv1.Ask{Question: question, Options: n.Human.Options, Roles: n.Human.Roles}
+	return step, err
+}
+
+// start returns the next round of a member's step with an input.
 func (v *view) start(n *node, input *a2av1.Message) *teamv1.Step {
 	step := n.step()
-	if n.Human != nil {
-		step.Ask = &teamv1.Ask{
-			Question: n.question.Text(v.facts.Given(v.text)), Options: n.Human.Options, Roles: n.Human.Roles,
-		}
-		return step
-	}
 	step.Input = &teamv1.Input{Message: input}
 	return step
 }
 
 // again returns the next round of a repeated step. Its input includes its own last result.
-func (v *view) again(i int, n *node) *teamv1.Step {
-	input := v.input(n)
+func (v *view) again(i int, n *node) (*teamv1.Step, error) {
+	input, err := v.input(n)
 	var j prompt.Joiner
 	j.Add(input.GetParts())
 	j.Section("Your last result", v.last[i].Content())
 	m := j.Message()
 	m.Role = a2av1.Role_ROLE_USER
-	return v.start(n, m)
+	return v.start(n, m), err
 }
 
 // input returns the input of a step: its task, with the results of the steps before if it has
 // Results; or the joined results of the steps before; or the run's input. Messages are returned as
-// they are in the state, so that the record can refer to them.
-func (v *view) input(n *node) *a2av1.Message {
+// they are in the state, so that the record can refer to them. The error is that of a task that would become too long.
+func (v *view) input(n *node) (*a2av1.Message, error) {
 	if n.task == nil {
 		if before := v.before(n); len(before) > 0 {
-			return team.Joined(before)
+			return team.Joined(before), nil
 		}
-		return v.state.Input
+		return v.state.Input, nil
 	}
-	m := n.task.Message(v.facts.Given(v.text))
-	if !n.Results {
-		return m
+	m, err := n.task.Message(fmt.Sprintf("team %q: the task of step %q", v.state.Team.ID, n.ID), v.facts.Given(v.text))
+	if err != nil || !n.Results {
+		return m, err
 	}
 	var j prompt.Joiner
 	j.Add(m.GetParts())
@@ -285,7 +299,7 @@ func (v *view) input(n *node) *a2av1.Message {
 		j.Section("Result of "+st.Step.GetName()+" ("+st.Step.GetMember()+")", st.Content())
 	}
 	m.Parts = j.Message().GetParts()
-	return m
+	return m, nil
 }
 
 // before returns the results that are the input of a step without a task: those of its direct
