@@ -313,7 +313,7 @@ type Outline struct {
 func (a Addition) Outline() (*Outline, error) {
 	d := parse(a.Name, a.Data)
 	if d.root == nil || len(d.faults) > 0 {
-		return nil, tidy(d.faults)
+		return nil, d.result()
 	}
 	ids := func(section string) (list []string) {
 		if _, entries := child(d.root, section); entries != nil && entries.Kind == yaml.MappingNode {

@@ -159,7 +159,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	defer func() { c.read = l.readFile }()
 	d := parse(path, data)
 	if d.root == nil {
-		return nil, tidy(d.faults)
+		return nil, d.result()
 	}
 	for _, a := range l.Additions {
 		d.add(a)
@@ -177,7 +177,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumedMembers: map[string][]string{}}
 	k.check()
 	if len(d.faults) > 0 {
-		return nil, tidy(d.faults)
+		return nil, d.result()
 	}
 	c.playStandIns()
 	if err := c.conceal(); err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -13,10 +14,21 @@ type document struct {
 	added  []addedLines
 	root   *yaml.Node
 	faults Faults
+	more   int // the number of faults that are not in faults; see maxFaults
 	// damaged holds nodes that already have a fault. Later checks report nothing about them,
 	// because what they find is likely to be a consequence of that fault.
 	damaged map[*yaml.Node]bool
+	keys    map[*yaml.Node]keyed // what entry has read of mappings with many keys
 }
+
+// keyed are the values of a mapping by key.
+type keyed struct {
+	length int // of the node's content when it was read
+	values map[string]*yaml.Node
+}
+
+// manyKeys is the length of a mapping's content from which on its keys are not compared one by one.
+const manyKeys = 32
 
 // fault adds a fault at a node; nil means the file as a whole.
 func (d *document) fault(n *yaml.Node, message, hint string) {
@@ -27,8 +39,25 @@ func (d *document) fault(n *yaml.Node, message, hint string) {
 	d.faultAt(n.Line, n.Column, message, hint)
 }
 
+// maxFaults is the number of faults of a document that are reported. To show the source of a fault takes a time that
+// grows with the length of its line.
+const maxFaults = 200
+
+// result returns the faults that were found, at most maxFaults and one that counts the others.
+func (d *document) result() Faults {
+	all := tidy(d.faults)
+	if d.more > 0 {
+		all = append(all, Fault{File: d.file, Message: fmt.Sprintf("%d more faults are not listed", d.more), Hint: "mend those that are, and check again"})
+	}
+	return all
+}
+
 // faultAt adds a fault at a line and column of the combined document, counted from 1.
 func (d *document) faultAt(line, col int, message, hint string) {
+	if len(d.faults) >= maxFaults {
+		d.more++
+		return
+	}
 	file, own := d.locate(line)
 	f := d.Fault(file, line, col, message, hint)
 	f.Line = own
@@ -53,13 +82,34 @@ func (d *document) damage(nodes ...*yaml.Node) {
 func (d *document) at(path ...any) (n *yaml.Node, found bool) {
 	n = d.root
 	for _, step := range path {
-		_, value := child(n, step)
+		value := d.entry(n, step)
 		if value == nil {
 			return n, false
 		}
 		n = value
 	}
 	return n, true
+}
+
+// entry returns an entry of a mapping or a sequence, like child.
+func (d *document) entry(n *yaml.Node, step any) *yaml.Node {
+	name, ok := step.(string)
+	if !ok || n.Kind != yaml.MappingNode || len(n.Content) < manyKeys {
+		_, value := child(n, step)
+		return value
+	}
+	known := d.keys[n]
+	if known.length != len(n.Content) {
+		known = keyed{len(n.Content), make(map[string]*yaml.Node, len(n.Content)/2)}
+		for i := len(n.Content) - 2; i >= 0; i -= 2 { // the first of a name counts
+			known.values[n.Content[i].Value] = n.Content[i+1]
+		}
+		if d.keys == nil {
+			d.keys = map[*yaml.Node]keyed{}
+		}
+		d.keys[n] = known
+	}
+	return known.values[name]
 }
 
 // keyAt is like at but returns the node of the last key instead of its value.

@@ -162,6 +162,9 @@ func (c *Config) ReorderedOf(team string) []Reordered {
 func (d *document) order(server *teamv1.ServerConfig) (reordered []Reordered) {
 	for _, id := range sorted(server.GetTeams()) {
 		path := []any{"teams", id, "workflow", "steps"}
+		if countSteps(server.GetTeams()[id].GetWorkflow().GetSteps()) > maxSteps {
+			continue // a fault
+		}
 		for _, s := range inListedOrder(server.GetTeams()[id].GetWorkflow().GetSteps()) {
 			n, _ := d.at(append(slices.Clone(path), s.path...)...)
 			reordered = append(reordered, Reordered{Line: d.line(n), Col: n.Column, Team: id, Step: s.id, After: s.after})

@@ -28,7 +28,7 @@ func (l Loader) Read(path string, m proto.Message) (*Source, error) {
 	}
 	s := &Source{d: parse(path, data), data: data, read: l.readFile}
 	if s.d.root == nil {
-		return nil, tidy(s.d.faults)
+		return nil, s.d.result()
 	}
 	s.d.shape(s.d.root, m.ProtoReflect().Descriptor())
 	if err := s.d.decodeInto(m); err != nil {
@@ -94,7 +94,7 @@ func (s *Source) Faults() Faults {
 	if len(s.d.faults) == 0 {
 		return nil
 	}
-	return tidy(s.d.faults)
+	return s.d.result()
 }
 
 // Suggest returns a hint for a name that is not among the known ones.

@@ -24,7 +24,16 @@ func TestManyUnknownNames(t *testing.T) {
 	began := time.Now()
 	fs := faultsOf(t, b.String())
 	t.Logf("%v for %d KiB", time.Since(began), b.Len()>>10)
-	if len(fs) < n || time.Since(began) > 10*time.Second {
-		t.Errorf("%d faults after %v", len(fs), time.Since(began))
+	if len(fs) != maxFaults+1 || !strings.HasSuffix(fs[len(fs)-1].Message, " more faults are not listed") || time.Since(began) > 10*time.Second {
+		t.Errorf("%d faults after %v, the last: %v", len(fs), time.Since(began), fs[len(fs)-1])
+	}
+}
+
+// TestManySteps: steps in groups count as well.
+func TestManySteps(t *testing.T) {
+	group := strings.TrimSuffix(strings.Repeat("{agent: e}, ", 300), ", ")
+	fs := faultsOf(t, "version: v2\nagents: {e: {scripted: {steps: [{echo: true}]}}}\nteams: {t: {members: [{agent: e}], workflow: {steps: [{parallel: ["+group+"]}]}}}\n")
+	if len(fs) != 1 || fs[0].Message != "a workflow has at most 256 steps, with those in groups" {
+		t.Errorf("%.300v", fs)
 	}
 }

@@ -201,8 +201,26 @@ func (k *checker) workflow(id string, t *teamv1.TeamConfig) {
 			k.known(s.GetAgent(), fmt.Sprintf("step %q uses agent", s.GetId()), append(at, "agent")...)
 		}
 	})
+	if countSteps(t.GetWorkflow().GetSteps()) > maxSteps {
+		if n, _ := k.at(append(path, "steps")...); !k.hasFault(n) { // of the rule for the list alone
+			k.fault(n, fmt.Sprintf("a workflow has at most %d steps, with those in groups", maxSteps), "remove some, or move some to a team that is a member")
+		}
+		return
+	}
 	_, err := workflow.New(Workflow(t))
 	k.scheduler(err, !k.isDamaged(append(path, "steps")...), path...)
+}
+
+// maxSteps is the maximum number of steps of a workflow, with those in groups.
+const maxSteps = 256
+
+// countSteps returns the number of steps of a list, with those in groups.
+func countSteps(steps []*teamv1.WorkflowStep) int {
+	n := len(steps)
+	for _, s := range steps {
+		n += countSteps(s.GetParallel())
+	}
+	return n
 }
 
 // walk calls visit for all steps and their paths, including steps within groups.

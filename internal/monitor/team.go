@@ -3,8 +3,8 @@ package monitor
 import (
 	"cmp"
 	"context"
-	"maps"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 

@@ -60,6 +60,7 @@ type compiler struct {
 	*Workflow
 	planned bool // the steps are those of a plan
 	faults  team.Faults
+	sorted  []string            // the ids of all steps
 	groups  map[string][]string // ids of the steps in a group, by the group's id
 	paths   map[string]string   // path of the first step or group with an id
 }
@@ -87,7 +88,8 @@ func compile(c Config, planned bool) (*Workflow, team.Faults) {
 		return nil, p.faults
 	}
 	var err error
-	if p.lang, err = expr.ForSteps(p.ids()); err != nil {
+	p.sorted = slices.Sorted(maps.Keys(p.index))
+	if p.lang, err = expr.ForSteps(p.sorted); err != nil {
 		return nil, team.Faults{err}
 	}
 	for _, n := range p.nodes {
@@ -240,8 +242,6 @@ func (p *compiler) order() []string {
 	return nil
 }
 
-func (p *compiler) ids() []string { return slices.Sorted(maps.Keys(p.index)) }
-
 // check adds the faults that can be found without compiling expressions.
 func (p *compiler) check(n *node) {
 	fault := func(field, format string, args ...any) { p.faults.Addf(n.path+field, n.subject(), format, args...) }
@@ -343,7 +343,7 @@ func (p *compiler) template(n *node, field, source string) *expr.Template {
 	if p.planned {
 		read = expr.CompilePlanned
 	}
-	t, err := read(source, p.ids())
+	t, err := read(source, p.sorted)
 	if err != nil {
 		p.faults.Add(n.path+field, n.subject(), err)
 		return nil
