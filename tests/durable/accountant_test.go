@@ -39,7 +39,7 @@ teams:
   alone:
     members: [{agent: single}]
     workflow: {steps: [{id: a, agent: single}]}
-    limits: {max_cost: 0.002, retry: {attempts: 10, backoff: 1ms}}
+    limits: {max_cost: 0.002, retry: {attempts: 4, backoff: 1ms}}
   office:
     members: [{agent: clerk}]
     workflow: {steps: [{id: a, agent: clerk}, {id: b, agent: clerk, task: "Again: {{input}}"}]}
