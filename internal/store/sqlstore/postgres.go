@@ -351,10 +351,12 @@ func (d *postgresDB) checkSchema(ctx context.Context) error {
 		return err
 	}
 	var have int64
-	if err := d.db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version`).Scan(&have); err != nil {
+	var oldest []byte
+	err = d.db.QueryRowContext(ctx, `SELECT (SELECT max(version_id) FROM goose_db_version), (SELECT value FROM setting WHERE name = $1)`, oldestSetting).Scan(&have, &oldest)
+	if err != nil {
 		return err
 	}
-	if err := checkNewer(ctx, d.db, have, known); errors.Is(err, errNewer) {
+	if err := checkOldest(have, known, oldest); err != nil {
 		return d.health.latch(err)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package sqlstore
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"embed"
@@ -92,16 +91,26 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE setting.value < ex
 func oldestValue(version int64) []byte { return fmt.Appendf(nil, "%05d", version) }
 
 // checkNewer returns an error unless programs that know the schema up to version want may use the store, whose
-// schema has the version have, or is about to have one that they may not use. Stores with a newer schema whose last
-// migration was made by a program that did not write oldestSetting are rejected.
+// schema is newer.
 func checkNewer(ctx context.Context, db *sql.DB, have, want int64) error {
 	var oldest []byte
 	err := db.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = $1`, oldestSetting).Scan(&oldest)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("read which programs may use the store: %w", err)
 	}
-	if err != nil && have > want || bytes.Compare(oldest, oldestValue(want)) > 0 {
+	return checkOldest(have, want, oldest)
+}
+
+// checkOldest returns an error unless programs that know the schema up to version want may use a store whose schema has
+// the version have. oldest is the store's oldestSetting; nil if it has none. That is written before the tables are
+// changed, so have may be the older version still. A newer schema whose last migration was made by a program that did
+// not write oldestSetting is not used.
+func checkOldest(have, want int64, oldest []byte) error {
+	if oldest == nil && have > want {
 		return newerSchema(have, want)
+	}
+	if least, err := strconv.ParseInt(string(oldest), 10, 64); err == nil && least > want {
+		return newerSchema(max(have, least), want)
 	}
 	return nil
 }
