@@ -131,8 +131,8 @@ type Budget struct {
 	roles    []string // roles of those people; empty means the owner of the task
 	settled  bool     // guarded by tree.mu
 
-	entry  AccountHold // reservation in the account; nil if there is none
-	traded *Budget     // reservation given up for this one, until the account has granted it; nil if there is none
+	entry  AccountHold // reservation in the account; nil if nothing is reserved there
+	traded *Budget     // reservation given up for this one, until the account has granted it; nil if none was given up
 
 	spent   Cost            // settled for this node and below; guarded by tree.mu
 	spentBy map[string]Cost // spent, by the path of the agent; only if asks is set; guarded by tree.mu
@@ -234,7 +234,7 @@ type Want struct {
 	// release their reservations, Acquire fails.
 	Least Cost
 	// Enough is the amount for which Acquire waits, as long as others hold reservations that they
-	// may release. If there are none, it settles for Least.
+	// may release. Without such reservations it reserves Least at once.
 	Enough Cost
 	// Most is the maximum, which is reserved if it is available.
 	Most Cost

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/thoughts"
 )
 
 // Data returns the data of a message as encoding/json decodes it: the first of its Values. ok is false
@@ -47,7 +46,7 @@ func Values(m *a2av1.Message) []any {
 }
 
 func valuesIn(text string) []any {
-	answer := thoughts.After(text)
+	answer := AfterThoughts(text)
 	for _, whole := range []string{text, answer} {
 		var data any
 		if json.Unmarshal([]byte(whole), &data) == nil || json.Unmarshal([]byte(Unfenced(whole)), &data) == nil {

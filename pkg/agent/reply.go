@@ -67,7 +67,7 @@ func Path(req *teamv1.ProcessRequest) string {
 
 // Reply sends one message to an agent and returns its answer. It is for the use of agents as a
 // library: it needs no journal and no Run in ctx. An agent that asks a question returns the error
-// INPUT_REQUIRED, because nobody can answer it.
+// INPUT_REQUIRED: a caller of Reply cannot answer it.
 func Reply(ctx context.Context, a Agent, m *a2av1.Message) (*a2av1.Message, error) {
 	info, err := a.Info(ctx)
 	if err != nil {

@@ -103,7 +103,7 @@ func With(ctx context.Context, r *Run) context.Context {
 	return context.WithValue(ctx, runKey{}, r)
 }
 
-// From returns the Run that ctx carries. If there is none, it returns a new Run with a random id,
+// From returns the Run that ctx carries. If ctx carries no Run, From returns a new one with a random id,
 // which keeps nothing.
 func From(ctx context.Context) *Run {
 	if r, ok := ctx.Value(runKey{}).(*Run); ok {

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/thoughts"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -46,7 +45,7 @@ type Answer interface {
 // because of its contents, the turn was filtered; it costs nothing if no event of an answer came before.
 func (c *Config) Generate(ctx context.Context, req *agent.ModelRequest, begin func() Exchange) iter.Seq2[agent.ModelChunk, error] {
 	return func(yield func(agent.ModelChunk, error) bool) {
-		x, filter, refused := begin(), thoughts.Filter{}, false
+		x, filter, refused := begin(), agent.ThoughtFilter{}, false
 		var raw strings.Builder
 		err := c.attempt(ctx, req.Key, func(ctx context.Context, call *Call) error {
 			err := x.Send(ctx, call)
@@ -70,7 +69,7 @@ func (c *Config) Generate(ctx context.Context, req *agent.ModelRequest, begin fu
 			yield(agent.ModelChunk{}, c.Price.partly(err, used))
 			return
 		case refused:
-			turn := &teamv1.Turn{Text: thoughts.After(raw.String()), FinishReason: contentFilter, End: EndOf(contentFilter), Model: c.Name}
+			turn := &teamv1.Turn{Text: agent.AfterThoughts(raw.String()), FinishReason: contentFilter, End: EndOf(contentFilter), Model: c.Name}
 			spent := &teamv1.Spent{}
 			if raw.Len() > 0 || used.Input > 0 {
 				spent = c.Price.Spent(turn, used, false)
@@ -81,7 +80,7 @@ func (c *Config) Generate(ctx context.Context, req *agent.ModelRequest, begin fu
 		if rest := filter.End(); rest != "" && !yield(agent.ModelChunk{Text: rest}, nil) {
 			return
 		}
-		turn := x.Answer.Turn(thoughts.After(raw.String()), raw.String())
+		turn := x.Answer.Turn(agent.AfterThoughts(raw.String()), raw.String())
 		turn.End, turn.Model = EndOf(turn.GetFinishReason()), cmp.Or(turn.GetModel(), c.Name)
 		yield(agent.ModelChunk{Turn: turn, Spent: c.Price.Spent(turn, used, whole), MaxOutput: x.MaxOutput}, nil)
 	}

@@ -116,7 +116,7 @@ func TestR_000_43_CoreKnowsNoProtocol(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, imp := range f.Imports {
-				if own := strings.Trim(imp.Path.Value, `"`); own == module+"internal/journal" || own == module+"internal/thoughts" {
+				if strings.Trim(imp.Path.Value, `"`) == module+"internal/journal" {
 					continue
 				}
 				for _, no := range []string{"google.golang.org/grpc", "grpc-gateway", "net/http", "/team-server/internal/", "/pkg/a2a", "/pkg/server"} {
@@ -239,8 +239,7 @@ func production(t *testing.T, dir string) []*ast.File {
 // events alone knows none of them.
 func TestLayersOfARun(t *testing.T) {
 	for dir, may := range map[string][]string{
-		"pkg/agent":             {"internal/thoughts"},
-		"internal/thoughts":     nil,
+		"pkg/agent":             nil,
 		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/nesting", "internal/project", "internal/taskstate"},
 		"internal/nesting":      nil,
 		"internal/newer":        nil,

@@ -10,7 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/internal/thoughts"
+	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/modeltest"
 	"github.com/agentteams/team-server/pkg/model/openai"
 )
@@ -110,7 +110,7 @@ func FuzzP17_Stream(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		m := connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid/v1", HTTPClient: modeltest.Answering("text/event-stream", body)})
 		a := modeltest.Tides(t, m)
-		if a.Err == nil && thoughts.After(strings.Join(a.Pieces, "")) != a.Turn.GetText() && strings.Join(a.Pieces, "") != a.Turn.GetText() {
+		if a.Err == nil && agent.AfterThoughts(strings.Join(a.Pieces, "")) != a.Turn.GetText() && strings.Join(a.Pieces, "") != a.Turn.GetText() {
 			t.Fatalf("the pieces are %q, the turn is %q", a.Pieces, a.Turn.GetText())
 		}
 		if a.Err != nil {

@@ -1,14 +1,14 @@
-package thoughts_test
+package agent_test
 
 import (
 	"testing"
 
-	"github.com/agentteams/team-server/internal/thoughts"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// TestFilter: reasoning at the beginning of a text is not part of the answer, however the text is cut
+// TestThoughtFilter: reasoning at the beginning of a text is not part of the answer, however the text is cut
 // into pieces.
-func TestFilter(t *testing.T) {
+func TestThoughtFilter(t *testing.T) {
 	for text, want := range map[string]string{
 		"<think>\nlet me see\n</think>\n\nHello":     "Hello",
 		"\n <think></think>Hello":                    "Hello",
@@ -37,7 +37,7 @@ func TestFilter(t *testing.T) {
 		"<think>a</think>Use </think> in a template": "Use </think> in a template",
 	} {
 		for size := 1; size <= max(1, len(text)); size++ {
-			var f thoughts.Filter
+			var f agent.ThoughtFilter
 			got := ""
 			for at := 0; at < len(text); at += size {
 				got += f.Add(text[at:min(at+size, len(text))])
@@ -49,7 +49,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-func TestAfter(t *testing.T) {
+func TestAfterThoughts(t *testing.T) {
 	for text, want := range map[string]string{
 		"so it is 4.\n</think>\n\n4":        "4",
 		"hm\n</think>":                      "",
@@ -61,7 +61,7 @@ func TestAfter(t *testing.T) {
 		"\ufeff<think>a</think>\n4":         "4",
 		"plain":                             "plain",
 	} {
-		if got := thoughts.After(text); got != want {
+		if got := agent.AfterThoughts(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
