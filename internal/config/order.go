@@ -203,7 +203,7 @@ func (a Addition) SideBySide() []byte {
 	return data
 }
 
-// Version returns the version key of the document, or "" if there is none.
+// Version returns the version key of the document, or "" if the document has no such key.
 func (o *Outline) Version() string {
 	if _, v := child(o.root, "version"); v != nil {
 		return v.Value

@@ -89,7 +89,7 @@ func (s *Source) KeyFault(message, hint string, path ...any) {
 // FaultAt adds a fault at a line and column, both counted from 1.
 func (s *Source) FaultAt(line, col int, message, hint string) { s.d.faultAt(line, col, message, hint) }
 
-// Faults returns the faults of the file, sorted, or nil if there are none.
+// Faults returns the faults of the file, sorted; nil if the file has no fault.
 func (s *Source) Faults() Faults {
 	if len(s.d.faults) == 0 {
 		return nil
@@ -104,7 +104,7 @@ func Suggest(name string, known []string) string { return suggest(name, known) }
 func Unreadable(path string, err error) Fault { return unreadable(path, err)[0] }
 
 // Line returns the line of the key or list entry at path in the configuration file. It returns 0 if
-// there is none, or if c was restored from a definition.
+// the file has no such entry, or if c was restored from a definition.
 func (c *Config) Line(path ...any) int {
 	if c.document == nil || len(path) == 0 {
 		return 0

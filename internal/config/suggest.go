@@ -33,7 +33,7 @@ func listed(known []string) string {
 const maxSimilar = 128
 
 // nearest returns the known name with the fewest edits if there are few enough, else the only known
-// name that contains name as a word. It returns "" if there is none, or if name is too long.
+// name that contains name as a word. It returns "" if no known name is similar, or if name is too long.
 func nearest(name string, known []string) string {
 	if len(name) > maxSimilar {
 		return ""

@@ -161,10 +161,10 @@ type scanner struct {
 	hidden [][]span
 	values []string
 
-	below int    // lines that are indented further belong to a secret; -1 if there is none
+	below int    // lines that are indented further belong to a secret; -1 outside of a secret
 	named bool   // they are a mapping, whose keys are shown
 	block bool   // the next line belongs to it however it is indented
-	quote byte   // the quote that a secret has opened; 0 if there is none
+	quote byte   // the quote that a secret has opened; 0 if no quote is open
 	open  string // the brackets that a secret has opened
 	next  bool   // a secret within brackets begins in the next line
 }

@@ -78,7 +78,7 @@ func (w *teamWatch) members(f *figures) []*teamv1.MemberStatus {
 		if p == nil {
 			p = &part{}
 		}
-		why := w.barred[h.GetId()]
+		why := w.open[h.GetId()]
 		m := &teamv1.MemberStatus{
 			Id: h.GetId(), Role: teamv1.MemberStatus_ROLE_MEMBER, Healthy: h.GetHealthy() && why == "", Detail: cmp.Or(why, h.GetDetail()), Disabled: h.GetDisabled(),
 			Breaker: breaker(why), Tasks: p.tasks.proto(), LatencyP50: quantile(p.took, 50), LatencyP95: quantile(p.took, 95), Spent: spentOr(p.spent),

@@ -82,7 +82,7 @@ type teamWatch struct {
 
 	who     *teamv1.TeamSnapshot // ID, name, mode and revision; without lists and figures
 	health  *teamv1.Health
-	barred  map[string]string    // why members are not called for the owner's account, by their ids
+	open    map[string]string    // health details of the members whose breakers are open for the owner's account, by id
 	runs    map[string]*watched  // tasks that run, or whose events were not all sent
 	over    map[string]ending    // other tasks that have ended recently
 	floor   map[string]time.Time // per holder: tasks that had ended by then are not counted
@@ -306,7 +306,7 @@ func (w *teamWatch) introduce(ctx context.Context) {
 	if info, err := a.Info(ctx); err == nil {
 		w.who.Name, w.who.Description, w.who.Mode = cmp.Or(info.GetName(), w.team), info.GetDescription(), info.GetMetadata()["mode"]
 	}
-	w.barred = notCalled(a, a2a.AccountOf(w.owner))
+	w.open = openBreakers(a, a2a.AccountOf(w.owner))
 	if w.health = w.knownHealth(); len(w.health.GetMembers()) == 0 { // not checked yet
 		if h, err := a.HealthCheck(ctx); err == nil {
 			w.health = h
@@ -340,15 +340,16 @@ func (w *teamWatch) knownHealth() *teamv1.Health {
 	return nil
 }
 
-// notCalled returns why members of a team are not called for an account, by their ids.
-func notCalled(a agent.Agent, account string) map[string]string {
+// openBreakers returns the health details of the members of a team whose circuit breakers are open for an account, by
+// the ids of the members.
+func openBreakers(a agent.Agent, account string) map[string]string {
 	team, ok := a.(interface {
-		NotCalled(account string) map[string]string
+		OpenBreakers(account string) map[string]string
 	})
 	if !ok {
 		return nil
 	}
-	return team.NotCalled(account)
+	return team.OpenBreakers(account)
 }
 
 // refresh reads the revision and the health again and reports whether one of them has
@@ -359,9 +360,9 @@ func (w *teamWatch) refresh(ctx context.Context) bool {
 		return true
 	}
 	if a, err := w.m.h.Agents().Get(w.team); err == nil {
-		barred := notCalled(a, a2a.AccountOf(w.owner))
-		if !maps.Equal(barred, w.barred) {
-			w.barred = barred
+		open := openBreakers(a, a2a.AccountOf(w.owner))
+		if !maps.Equal(open, w.open) {
+			w.open = open
 			return true
 		}
 	}

@@ -38,9 +38,9 @@ func (l *Loop) whyNotCalled(account string, m *Member) string {
 	return ""
 }
 
-// NotCalled returns the health details of the members whose circuit breakers are open for an account, by the id of the
+// OpenBreakers returns the health details of the members whose circuit breakers are open for an account, by the id of the
 // member. HealthCheck without a run knows of no account, and so of no breaker.
-func (l *Loop) NotCalled(account string) map[string]string {
+func (l *Loop) OpenBreakers(account string) map[string]string {
 	var all map[string]string
 	for i := range l.cfg.Members {
 		m := &l.cfg.Members[i]

@@ -106,10 +106,10 @@ func checkNewer(ctx context.Context, db *sql.DB, have, want int64) error {
 // changed, so have may be the older version still. A newer schema whose last migration was made by a program that did
 // not write oldestSetting is not used.
 func checkOldest(have, want int64, oldest []byte) error {
-	if oldest == nil && have > want {
-		return newerSchema(have, want)
+	if oldest == nil && have <= want {
+		return nil
 	}
-	if least, err := strconv.ParseInt(string(oldest), 10, 64); err == nil && least > want {
+	if least, err := strconv.ParseInt(string(oldest), 10, 64); err != nil || least > want {
 		return newerSchema(max(have, least), want)
 	}
 	return nil
