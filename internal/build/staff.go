@@ -17,22 +17,20 @@ type staff struct {
 
 var _ team.Staff = staff{}
 
-// Gone implements team.Staff. In a team that is no longer served, all members stay available.
+// Gone implements team.Staff. Only a member that the team has and that is disabled now is gone: runs that began with a
+// definition go on with its members, whatever the team has become.
 func (s staff) Gone(id, member string) *agent.Error {
 	if s.current == nil {
 		return nil
 	}
 	def := s.current()
-	if def == nil || def.Server.GetTeams()[id] == nil {
+	if def == nil {
 		return nil
 	}
 	list := config.Members(def.Server.GetTeams()[id])
 	i := slices.IndexFunc(list, func(m team.Member) bool { return m.ID == member || m.ID == "" && m.Agent == member })
-	switch {
-	case i < 0:
-		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q was removed from team %q; use another one", member, id)
-	case list[i].Disabled:
-		return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q was disabled; use another one", member, id)
+	if i < 0 || !list[i].Disabled {
+		return nil
 	}
-	return nil
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonDisabled, "member %q of team %q was disabled; use another one", member, id)
 }

@@ -18,9 +18,9 @@ type Members interface {
 	Health(id string) *teamv1.Health
 }
 
-// Staff is a Members that knows which members were disabled or removed since a run began. A run
-// keeps the roster that it began with for its decisions. A member that is gone gets no new work,
-// but finishes the work that it has begun.
+// Staff is a Members that knows which members were disabled since a run began. A run keeps the
+// roster that it began with. A member that is gone gets no new work, but finishes the work that it
+// has begun.
 type Staff interface {
 	Members
 	// Gone returns why the member of a team gets no more work; nil if it does.
