@@ -9,7 +9,7 @@ import (
 	"github.com/agentteams/team-server/internal/cli"
 )
 
-// subject is what the flags of a command name. At most one may be set.
+// subject is what the flags of a command name. At most one may be set; --team and --agent may have an --account.
 type subject struct {
 	all   bool
 	names map[teamv1.HaltKind]*string
@@ -23,7 +23,7 @@ func subjectFlags(c *cobra.Command, verb string) *subject {
 		kind       teamv1.HaltKind
 		name, help string
 	}{
-		{teamv1.HaltKind_HALT_KIND_ACCOUNT, "account", "the tasks of an account"},
+		{teamv1.HaltKind_HALT_KIND_ACCOUNT, "account", "the tasks of an account; with --team or --agent: the account that has made it by the API"},
 		{teamv1.HaltKind_HALT_KIND_OWNER, "owner", "the tasks of a principal: ACCOUNT/NAME"},
 		{teamv1.HaltKind_HALT_KIND_TEAM, "team", "a team, also as a member of other teams"},
 		{teamv1.HaltKind_HALT_KIND_AGENT, "agent", "an agent, also as a member of teams"},
@@ -36,21 +36,26 @@ func subjectFlags(c *cobra.Command, verb string) *subject {
 }
 
 // named returns the subject that the flags name.
-func (s *subject) named(c *cobra.Command) (kind teamv1.HaltKind, name string, err error) {
+func (s *subject) named(c *cobra.Command) (kind teamv1.HaltKind, name, account string, err error) {
 	n := 0
 	if s.all {
 		kind, n = teamv1.HaltKind_HALT_KIND_SERVER, 1
 	}
+	made := *s.names[teamv1.HaltKind_HALT_KIND_TEAM] != "" || *s.names[teamv1.HaltKind_HALT_KIND_AGENT] != ""
 	for of, value := range s.names {
-		if *value != "" {
+		switch {
+		case *value == "":
+		case of == teamv1.HaltKind_HALT_KIND_ACCOUNT && made:
+			account = *value
+		default:
 			kind, name = of, *value
 			n++
 		}
 	}
 	if n != 1 {
-		return kind, name, cli.UsageError{Err: fmt.Errorf("%s needs one of --all, --account, --owner, --team, --agent, --model and --tool, for example: %s", nameOf(c), c.Annotations["example"])}
+		return kind, name, account, cli.UsageError{Err: fmt.Errorf("%s needs one of --all, --account, --owner, --team, --agent, --model and --tool, for example: %s", nameOf(c), c.Annotations["example"])}
 	}
-	return kind, name, nil
+	return kind, name, account, nil
 }
 
 func haltCommand(s *cli.Shell) *cobra.Command {
@@ -73,7 +78,7 @@ func haltCommand(s *cli.Shell) *cobra.Command {
 	c.Flags().BoolVar(&req.Pause, "pause", false, "pause what runs instead of canceling it")
 	c.Flags().BoolVar(&req.AllowUnknown, "allow-unknown", false, "accept the name of a team, an agent or a model that the server does not know")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
-		if req.Kind, req.Name, err = of.named(c); err != nil {
+		if req.Kind, req.Name, req.Account, err = of.named(c); err != nil {
 			return err
 		}
 		if req.GetReason() == "" {
@@ -99,11 +104,12 @@ func resumeCommand(s *cli.Shell) *cobra.Command {
 	}
 	of := subjectFlags(c, "resume")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		kind, name, err := of.named(c)
-		if err != nil {
+		req := &teamv1.ResumeRequest{}
+		var err error
+		if req.Kind, req.Name, req.Account, err = of.named(c); err != nil {
 			return err
 		}
-		return s.EndHalt(c.Context(), &teamv1.ResumeRequest{Kind: kind, Name: name})
+		return s.EndHalt(c.Context(), req)
 	}
 	return c
 }

@@ -15,6 +15,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Place identifies the board and the actor of a call, and lists the members of the team.
@@ -75,7 +76,7 @@ func (b *Board) AddWorkItem(ctx context.Context, p Place, req *teamv1.AddWorkIte
 	}
 	return item(b.do(ctx, p, req.GetOp(), req, func(d *draft) (*Change, error) {
 		return d.add(&teamv1.WorkItem{
-			Id: req.GetItemId(), TeamId: p.Team, Title: req.GetTitle(), Description: req.GetDescription(),
+			Id: req.GetItemId(), TeamId: agent.IDOf(p.Team), Title: req.GetTitle(), Description: req.GetDescription(),
 			Priority: cmp.Or(req.GetPriority(), defaultPriority), MaxRetries: cmp.Or(req.GetMaxRetries(), defaultRetries), DependsOn: req.GetDependsOn(),
 		})
 	}))
@@ -289,4 +290,6 @@ const (
 
 // in reports whether a name is that of a member, or that of the team, which stands for its
 // leader.
-func (p Place) in(name string) bool { return name == p.Team || slices.Contains(p.Members, name) }
+func (p Place) in(name string) bool {
+	return name == agent.IDOf(p.Team) || slices.Contains(p.Members, name)
+}

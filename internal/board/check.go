@@ -9,6 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Maximum sizes of texts: titles in characters, others in bytes.
@@ -131,7 +132,7 @@ func checkMessage(p Place, req *teamv1.PostMessageRequest) error {
 		f.name("to", req.GetTo())
 	default:
 		f.Add("to", "is %.64q, which is not a recipient here; use one of %s, or %s/NAME for a principal, or omit it to address all",
-			req.GetTo(), strings.Join(append([]string{p.Team}, p.Members...), ", "), p.Account)
+			req.GetTo(), strings.Join(append([]string{agent.IDOf(p.Team)}, p.Members...), ", "), p.Account)
 	}
 	f.texts(req.GetOp(), text{"text", req.GetText(), maxBody})
 	return f.Err()

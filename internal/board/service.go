@@ -14,6 +14,8 @@ type Teams interface {
 	// BoardOf returns the IDs of a team's members, and whether it has a board. The error is
 	// TEAM_NOT_FOUND.
 	BoardOf(ctx context.Context, team string) (members []string, has bool, err error)
+	// AccountOf returns the account that has made a team by the API, "" for one of the configuration file.
+	AccountOf(team string) string
 	// PlanOf returns the steps of the workflow in a revision of a team, each with its name
 	// as the title, its member as the assignee, and the names of the steps that it depends
 	// on. The assignee of a step for a person is unset. PlanOf returns nil if the steps are
@@ -46,7 +48,7 @@ func (s *Service) place(ctx context.Context, team, member string) (Place, error)
 	if !ok {
 		return Place{}, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "the caller is not authenticated")
 	}
-	p := Place{Key: Key{Account: who.Account, Team: team}, Actor: &teamv1.BoardActor{Principal: who.Owner(), Agent: member}}
+	p := Place{Key: Key{Account: who.Account, Team: agent.KeyOf(s.teams.AccountOf(team), team)}, Actor: &teamv1.BoardActor{Principal: who.Owner(), Agent: member}}
 	members, has, err := s.teams.BoardOf(ctx, team)
 	p.Members = members
 	switch {

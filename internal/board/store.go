@@ -20,7 +20,7 @@ const (
 	MaxEvents = 10_000
 )
 
-// Key identifies a board: each account has one board for each team.
+// Key identifies a board: each account has one board for each team. Team is the key of the team, see agent.KeyOf.
 type Key struct{ Account, Team string }
 
 // Op makes a change idempotent: a second change with the same ID has no effect.

@@ -21,14 +21,14 @@ import (
 // request, so that a call that is repeated after a crash has no second effect.
 type Tools struct {
 	board   *Board
-	team    string
+	team    string // its key
 	self    string // the member, or the ID of the team for its leader
 	members []string
 }
 
 var _ agent.Mailbox = Tools{}
 
-// NewTools returns the tools of a member of a team.
+// NewTools returns the tools of a member of a team, which is named by its key; see agent.KeyOf.
 func NewTools(s Store, team string, members []string, self string) Tools {
 	return Tools{board: New(s), team: team, members: members, self: self}
 }

@@ -312,12 +312,12 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), InputModes: t.GetInputModes(), OutputModes: t.GetOutputModes(),
-		Members: config.Members(t), Registry: staff{b.Registry, b.Current},
+		Members: config.Members(t), Registry: staff{b.Registry, b.Definition, b.Current},
 		Mode: config.Mode(t), Limits: t.GetLimits(), AllowEmpty: t.GetAllowEmpty(), ToolMemory: toolMemory(t.GetConversation()), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	if t.GetBoard() && b.Boards != nil {
-		members := config.MemberIDs(t)
-		c.MemberTools = func(self string) agent.ToolSet { return board.NewTools(b.Boards, id, members, self) }
+		key, members := agent.KeyOf(b.Definition.AccountOf(id), id), config.MemberIDs(t)
+		c.MemberTools = func(self string) agent.ToolSet { return board.NewTools(b.Boards, key, members, self) }
 	}
 	var err error
 	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {

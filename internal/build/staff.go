@@ -12,19 +12,21 @@ import (
 // staff finds the members of teams and reports those that may not receive new work.
 type staff struct {
 	*manager.Manager
+	own     *config.Config // that the teams are built from
 	current func() *config.Config
 }
 
 var _ team.Staff = staff{}
 
 // Gone implements team.Staff. Only a member that the team has and that is disabled now is gone: runs that began with a
-// definition go on with its members, whatever the team has become.
+// definition go on with its members, whatever the team has become. A team of another account with the same id is
+// another team.
 func (s staff) Gone(id, member string) *agent.Error {
 	if s.current == nil {
 		return nil
 	}
 	def := s.current()
-	if def == nil {
+	if def == nil || def.AccountOf(id) != s.own.AccountOf(id) {
 		return nil
 	}
 	list := config.Members(def.Server.GetTeams()[id])

@@ -96,11 +96,11 @@ func (s *Shell) ListHalts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return table(s, halts, "KIND\tNAME\tMODE\tBY\tSINCE\tREASON", func(h *teamv1.Halt) []string {
+	return table(s, halts, "KIND\tNAME\tACCOUNT\tMODE\tBY\tSINCE\tREASON", func(h *teamv1.Halt) []string {
 		mode := "cancel"
 		if h.GetPause() {
 			mode = "pause"
 		}
-		return []string{lower(h.GetKind(), "HALT_KIND_"), cmp.Or(h.GetName(), "-"), mode, h.GetBy(), h.GetAt().AsTime().Local().Format(time.DateTime), h.GetReason()}
+		return []string{lower(h.GetKind(), "HALT_KIND_"), cmp.Or(h.GetName(), "-"), cmp.Or(h.GetAccount(), "-"), mode, h.GetBy(), h.GetAt().AsTime().Local().Format(time.DateTime), h.GetReason()}
 	})
 }

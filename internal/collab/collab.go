@@ -25,6 +25,8 @@ type Teams interface {
 	// Definition returns a revision of the definition of a team, or the served one if
 	// revision is empty. It returns nil if the definition no longer exists.
 	Definition(ctx context.Context, id, revision string) (*teamv1.TeamConfig, error)
+	// AccountOf returns the account that has made a team by the API, "" for one of the configuration file.
+	AccountOf(id string) string
 	// Entry returns the catalog entry that defines a team, which another replica can
 	// delete; "" if no entry defines it.
 	Entry(id string) string
@@ -33,8 +35,8 @@ type Teams interface {
 // Slots lists running collaborations. Stores implement it.
 type Slots interface {
 	// Collaborations returns the collaborations of a team that have not ended, of all
-	// owners.
-	Collaborations(ctx context.Context, team string) ([]a2a.Key, error)
+	// owners; see agent.KeyOf.
+	Collaborations(ctx context.Context, key string) ([]a2a.Key, error)
 }
 
 // Config configures a Service. Handler is required.
@@ -89,6 +91,8 @@ func (s handlerTeams) Ready(ctx context.Context, id string) error {
 func (handlerTeams) Definition(context.Context, string, string) (*teamv1.TeamConfig, error) {
 	return &teamv1.TeamConfig{}, nil
 }
+
+func (handlerTeams) AccountOf(string) string { return "" }
 
 func (handlerTeams) Entry(string) string { return "" }
 

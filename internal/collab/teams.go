@@ -16,7 +16,7 @@ func (s *Service) Running(ctx context.Context, team string) ([]a2a.Key, error) {
 	if s.c.Slots == nil {
 		return nil, nil
 	}
-	keys, err := s.c.Slots.Collaborations(ctx, team)
+	keys, err := s.c.Slots.Collaborations(ctx, agent.KeyOf(s.c.Teams.AccountOf(team), team))
 	if err != nil {
 		return nil, a2a.StoreError("", err)
 	}

@@ -86,7 +86,7 @@ func (k *checker) userAccount(path ...any) string {
 		return ""
 	}
 	user, _ := path[1].(string)
-	return k.accountOf(k.additions[user])
+	return k.restrictionOf(k.additions[user])
 }
 
 // visible reports whether an addition of an account may know of an agent or team. For the file account
@@ -109,14 +109,30 @@ func (k *checker) access() {
 	}
 }
 
-// accountOf returns the account of an addition, by its name; "" means that it may use everything.
-func (c *Config) accountOf(addition string) string {
+// restrictionOf returns the account whose access limits what an addition may use, by its name; "" means that it may
+// use everything.
+func (c *Config) restrictionOf(addition string) string {
 	for _, a := range c.loader.Additions {
-		if a.Name == addition {
+		if a.Name == addition && !a.Open {
 			return a.Account
 		}
 	}
 	return ""
+}
+
+// makers returns the accounts that have made agents and teams by the API, by id.
+func (c *Config) makers() map[string]string {
+	of := map[string]string{}
+	for _, a := range c.loader.Additions {
+		of[a.Name] = a.Account
+	}
+	made := map[string]string{}
+	for id, addition := range c.additions {
+		if of[addition] != "" {
+			made[id] = of[addition]
+		}
+	}
+	return made
 }
 
 // open reports whether every caller of an account may use what has this access.

@@ -21,10 +21,12 @@ type Addition struct {
 	Name string
 	// Data is the YAML text.
 	Data []byte
-	// Account is the account to which the addition belongs. Of what the file defines, it may use only
-	// what is marked with api, and no agent or team that some callers of the account may not use. ""
-	// means that the addition may use everything.
+	// Account is the account to which the addition belongs, "" if none is known. Of what the file defines,
+	// it may use only what is marked with api, and no agent or team that some callers of the account may not
+	// use, unless Open is true or Account is "".
 	Account string
+	// Open means that the addition may use everything that the file defines.
+	Open bool
 }
 
 // With parses the same file again with the given additions, which replace those c was loaded with.
@@ -220,6 +222,10 @@ func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
 // configuration file defines it.
 func (c *Config) Addition(id string) string { return c.additions[id] }
 
+// AccountOf returns the account that has made an agent or team by the API, "" if it is of the configuration
+// file.
+func (c *Config) AccountOf(id string) string { return c.accounts[id] }
+
 // Added returns the ids of the agents and teams that the named addition defines, sorted.
 func (c *Config) Added(name string) []string {
 	var ids []string
@@ -241,7 +247,7 @@ func (c *Config) Beside(others map[string]*Config) *Config {
 		Version: c.Server.GetVersion(), Models: c.Server.GetModels(), Tools: c.Server.GetTools(), Server: c.Server.GetServer(),
 		Agents: maps.Clone(c.Server.GetAgents()), Teams: maps.Clone(c.Server.GetTeams()),
 	}
-	all.Used, all.additions = maps.Clone(c.Used), map[string]string{}
+	all.Used, all.additions, all.accounts = maps.Clone(c.Used), map[string]string{}, map[string]string{}
 	if all.Server.Agents == nil {
 		all.Server.Agents = map[string]*teamv1.AgentConfig{}
 	}
@@ -253,7 +259,7 @@ func (c *Config) Beside(others map[string]*Config) *Config {
 			if with != name {
 				continue
 			}
-			all.additions[id], all.Used[id] = with, true
+			all.additions[id], all.accounts[id], all.Used[id] = with, other.accounts[id], true
 			if a := other.Server.GetAgents()[id]; a != nil {
 				all.Server.Agents[id] = a
 			} else {

@@ -48,6 +48,7 @@ type Config struct {
 
 	reordered []Reordered       // steps that follow others because of their position in the list
 	additions map[string]string // by id of an agent or team: the name of the addition that defines it
+	accounts  map[string]string // by id of an agent or team: the account that has made it by the API
 	restored  map[string]bool   // after Restore: ids of the agents whose address does not come from the file
 	loader    Loader            // With parses source again with this loader
 	source    []byte
@@ -172,6 +173,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
 	c.Server, c.additions, c.reordered = server, d.origins(), d.order(server)
+	c.accounts = c.makers()
 	c.recordMissing(gaps)
 	d.rejectServerOnly(server)
 	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumedMembers: map[string][]string{}}

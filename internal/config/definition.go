@@ -16,15 +16,17 @@ import (
 )
 
 // Definition is an agent or team with everything it is built from. A run stores the revision of the
-// definition it began with. Secrets are not part of it: keys, tokens, addresses and certificates of
-// the configuration file are left out.
+// definition it began with. Definitions of different accounts have different revisions. Secrets are not part
+// of it: keys, tokens, addresses and certificates of the configuration file are left out.
 type Definition struct {
 	// Revision identifies the content: 32 hexadecimal digits.
 	Revision string
 	// Body is an encoded teamv1.Definition. Equal content has equal bytes.
 	Body []byte
-	// IDs are the agents and teams that the definition contains.
-	IDs []string
+	// IDs are the agents and teams that the definition contains, and Accounts the accounts that have made some of them
+	// by the API.
+	IDs      []string
+	Accounts map[string]string
 }
 
 // Revision returns the revision of an encoded definition.
@@ -41,12 +43,12 @@ func (c *Config) Definition(id string) (Definition, error) {
 		return Definition{}, fmt.Errorf("definition of %q: %w", id, err)
 	}
 	ids := append(sorted(d.GetConfig().GetAgents()), sorted(d.GetConfig().GetTeams())...)
-	return Definition{Revision: Revision(body), Body: body, IDs: ids}, nil
+	return Definition{Revision: Revision(body), Body: body, IDs: ids, Accounts: d.GetAccounts()}, nil
 }
 
 // closure returns everything an agent or team is built from.
 func (c *Config) closure(id string) *teamv1.Definition {
-	d := &teamv1.Definition{Id: id, Scripts: map[string][]byte{}, Schemas: map[string][]byte{}, Config: &teamv1.ServerConfig{
+	d := &teamv1.Definition{Id: id, Scripts: map[string][]byte{}, Schemas: map[string][]byte{}, Accounts: map[string]string{}, Config: &teamv1.ServerConfig{
 		Models: map[string]*teamv1.ModelConfig{}, Tools: map[string]*teamv1.ToolConfig{}, Agents: map[string]*teamv1.AgentConfig{}, Teams: map[string]*teamv1.TeamConfig{},
 	}}
 	names := &checker{Config: c}
@@ -74,6 +76,9 @@ func (c *Config) closure(id string) *teamv1.Definition {
 				c.collectModel(d, r.GetJudge().GetModel())
 			}
 			c.collectSchemas(d, schemasOfTeam(next, t))
+		}
+		if account := c.AccountOf(next); account != "" {
+			d.Accounts[next] = account
 		}
 		for _, e := range names.edges(next) {
 			todo = append(todo, e.to)
@@ -133,7 +138,7 @@ func (c *Config) Restore(body []byte) (*Config, error) {
 	}
 	r := &restorer{from: c, to: &Config{
 		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, Schemas: map[string]*guard.Schema{},
-		restored: map[string]bool{}, dir: c.dir, secrets: c.secrets, scripts: d.GetScripts(), schemas: d.GetSchemas(), read: c.read,
+		restored: map[string]bool{}, accounts: d.GetAccounts(), dir: c.dir, secrets: c.secrets, scripts: d.GetScripts(), schemas: d.GetSchemas(), read: c.read,
 	}}
 	r.schemas()
 	for _, id := range sorted(r.to.Server.GetAgents()) {

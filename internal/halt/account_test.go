@@ -44,7 +44,7 @@ func (ofAcme) HaltNames(_ context.Context, kind teamv1.HaltKind) ([]string, bool
 	return []string{"crew"}, true
 }
 
-func (ofAcme) InAccount(account, _ string) bool { return account == "acme" }
+func (ofAcme) AccountOf(string) string { return "acme" }
 
 func serve(s halt.Store) *halt.Service {
 	k := halt.NewKeeper(s, agent.NewHalts(), "this", func() {}, zap.NewNop())
@@ -104,6 +104,9 @@ func TestT_09_HaltsOfTheOperator(t *testing.T) {
 				t.Fatal(err)
 			}
 			by := &teamv1.Halt{Kind: subject.GetKind(), Name: subject.GetName(), Reason: "rights", By: "team-server"}
+			if subject.GetKind() == teamv1.HaltKind_HALT_KIND_TEAM {
+				by.Account = "acme"
+			}
 			if err := store.Halt(t.Context(), by, nil); err != nil {
 				t.Fatal(err)
 			}

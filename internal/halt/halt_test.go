@@ -132,14 +132,14 @@ func TestKeeper_Run(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2500 * time.Millisecond)
-		if err := r.halts.Refusal("acme/ann", "desk"); err == nil || !slices.Equal(r.store.acks(), []int64{h.GetVersion()}) {
+		if err := r.halts.Refusal("acme/ann", "", "desk"); err == nil || !slices.Equal(r.store.acks(), []int64{h.GetVersion()}) {
 			t.Errorf("refusal %v, acknowledged %v", err, r.store.acks())
 		}
 		if _, err := r.store.EndHalt(t.Context(), h.GetKind(), "", nil); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1500 * time.Millisecond)
-		if err := r.halts.Refusal("acme/ann", "desk"); err != nil {
+		if err := r.halts.Refusal("acme/ann", "", "desk"); err != nil {
 			t.Errorf("after the end: %v", err)
 		}
 	})

@@ -39,8 +39,9 @@ type Names interface {
 	// HaltNames returns the names of a kind of subject that the caller of ctx may see, and whether the
 	// server knows all of them.
 	HaltNames(ctx context.Context, kind teamv1.HaltKind) (names []string, all bool)
-	// InAccount reports whether an account has made a team or agent by the API.
-	InAccount(account, id string) bool
+	// AccountOf returns the account that has made a team or an agent by the API, "" for one of the configuration file
+	// and for one that is unknown.
+	AccountOf(id string) string
 }
 
 // Config configures a Service. All fields but Names and Log are required.
@@ -80,16 +81,17 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 	if err := checkRequest(req); err != nil {
 		return nil, err
 	}
-	if err := s.mayHalt(who, req.GetKind(), req.GetName()); err != nil {
+	made := cmp.Or(req.GetAccount(), s.accountOf(req.GetKind(), req.GetName()))
+	if err := mayHalt(who, req.GetKind(), req.GetName(), made); err != nil {
 		return nil, err
 	}
-	if err := s.checkName(ctx, req); err != nil { // only now, because the error lists names
+	if err := s.checkName(ctx, req, made); err != nil { // only now, because the error lists names
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	h := &teamv1.Halt{
-		Kind: req.GetKind(), Name: req.GetName(), Reason: strings.TrimSpace(req.GetReason()), Pause: req.GetPause(),
+		Kind: req.GetKind(), Name: req.GetName(), Account: made, Reason: strings.TrimSpace(req.GetReason()), Pause: req.GetPause(),
 		By: who.Owner(), At: timestamppb.New(s.c.Clock()),
 		ByAccount: !who.May(a2a.PermissionAdmin),
 	}
@@ -116,7 +118,11 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 
 // Record returns a context with which the store records in the audit log that it puts h in force.
 func Record(ctx context.Context, h *teamv1.Halt) context.Context {
-	return audit.Record(ctx, h.GetAt().AsTime(), "halt", agent.HaltSubject(h), map[string]string{"reason": h.GetReason()})
+	details := map[string]string{"reason": h.GetReason()}
+	if h.GetAccount() != "" {
+		details["account"] = h.GetAccount()
+	}
+	return audit.Record(ctx, h.GetAt().AsTime(), "halt", agent.HaltSubject(h), details)
 }
 
 // storeError returns an error of a change of halts for the caller.
@@ -142,7 +148,7 @@ func mayChange(who a2a.Caller) May {
 // that is unknown.
 func checkRequest(req *teamv1.HaltRequest) error {
 	var faults a2a.Faults
-	checkSubject(&faults, req.GetKind(), req.GetName())
+	checkSubject(&faults, req)
 	switch n := utf8.RuneCountInString(strings.TrimSpace(req.GetReason())); {
 	case n == 0:
 		faults.Add("reason", "is required; callers whose messages are refused see it")
@@ -152,36 +158,62 @@ func checkRequest(req *teamv1.HaltRequest) error {
 	return faults.Err()
 }
 
-// checkName returns INVALID_REQUEST if the name of a request is unknown.
-func (s *Service) checkName(ctx context.Context, req *teamv1.HaltRequest) error {
+// checkName returns INVALID_REQUEST if the name of a request is unknown, or belongs to another account than made.
+func (s *Service) checkName(ctx context.Context, req *teamv1.HaltRequest, made string) error {
 	var faults a2a.Faults
 	if s.c.Names == nil || req.GetAllowUnknown() {
 		return nil
 	}
-	if names, all := s.c.Names.HaltNames(ctx, req.GetKind()); all && !slices.Contains(names, req.GetName()) {
+	names, all := s.c.Names.HaltNames(ctx, req.GetKind())
+	switch {
+	case all && !slices.Contains(names, req.GetName()):
 		faults.Add("name", "%.64q is unknown; use one of %s, or set allowUnknown", req.GetName(), cmp.Or(strings.Join(names, ", "), "none"))
+	case made != s.accountOf(req.GetKind(), req.GetName()):
+		faults.Add("account", "%.64q has no %.64q at the moment; set allowUnknown if it had", made, req.GetName())
 	}
 	return faults.Err()
 }
 
-// mayHalt returns PERMISSION_DENIED if a caller may not halt a subject. Callers who may not administer
-// the server may halt their own account, its owners, and the teams and agents that it has made.
-func (s *Service) mayHalt(who a2a.Caller, kind teamv1.HaltKind, name string) error {
-	switch {
-	case who.May(a2a.PermissionAdmin), kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && name == who.Account,
-		kind == teamv1.HaltKind_HALT_KIND_OWNER && a2a.AccountOf(name) == who.Account:
+// accountOf returns the account that has made the team or agent with a name by the API, if any.
+func (s *Service) accountOf(kind teamv1.HaltKind, name string) string {
+	if s.c.Names == nil || !isMade(kind) {
+		return ""
+	}
+	return s.c.Names.AccountOf(name)
+}
+
+// isMade reports whether accounts can make subjects of a kind.
+func isMade(kind teamv1.HaltKind) bool {
+	return kind == teamv1.HaltKind_HALT_KIND_TEAM || kind == teamv1.HaltKind_HALT_KIND_AGENT
+}
+
+// mayHalt returns PERMISSION_DENIED if a caller may not halt a subject, which the account made has made. Callers who
+// may not administer the server may halt their own account, its owners, and the teams and agents that it has made.
+func mayHalt(who a2a.Caller, kind teamv1.HaltKind, name, made string) error {
+	if who.May(a2a.PermissionAdmin) || kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && name == who.Account ||
+		kind == teamv1.HaltKind_HALT_KIND_OWNER && a2a.AccountOf(name) == who.Account || isMade(kind) && made == who.Account {
 		return nil
-	case kind == teamv1.HaltKind_HALT_KIND_TEAM || kind == teamv1.HaltKind_HALT_KIND_AGENT:
-		if s.c.Names != nil && s.c.Names.InAccount(who.Account, name) {
-			return nil
-		}
 	}
 	return a2a.Denied(a2a.PermissionAdmin)
 }
 
-// checkSubject adds the faults of a kind and a name.
-func checkSubject(faults *a2a.Faults, kind teamv1.HaltKind, name string) {
+// subject names what to halt or to resume.
+type subject interface {
+	GetKind() teamv1.HaltKind
+	GetName() string
+	GetAccount() string
+}
+
+// checkSubject adds the faults of a subject.
+func checkSubject(faults *a2a.Faults, of subject) {
+	kind, name := of.GetKind(), of.GetName()
 	server := kind == teamv1.HaltKind_HALT_KIND_SERVER
+	switch made := of.GetAccount(); {
+	case made != "" && !isMade(kind):
+		faults.Add("account", "is only for a team or an agent")
+	case made != "" && !a2a.ValidAccount(made):
+		faults.Add("account", "must be an account: %s", a2a.AccountRule)
+	}
 	switch _, known := teamv1.HaltKind_name[int32(kind)]; {
 	case !known || kind == teamv1.HaltKind_HALT_KIND_UNSPECIFIED:
 		faults.Add("kind", "is required; use HALT_KIND_SERVER, _ACCOUNT, _OWNER, _TEAM, _AGENT, _MODEL or _TOOL")
@@ -297,15 +329,19 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 		return nil, err
 	}
 	var faults a2a.Faults
-	checkSubject(&faults, req.GetKind(), req.GetName())
+	checkSubject(&faults, req)
 	if err := faults.Err(); err != nil {
 		return nil, err
 	}
-	if err := s.mayHalt(who, req.GetKind(), req.GetName()); err != nil {
+	made, err := s.halted(ctx, who, req)
+	if err != nil {
 		return nil, err
 	}
-	subject := agent.HaltSubject(&teamv1.Halt{Kind: req.GetKind(), Name: req.GetName()})
-	h, err := s.c.Store.EndHalt(audit.Record(ctx, s.c.Clock(), "resume", subject, nil), req.GetKind(), req.GetName(), mayChange(who))
+	if err := mayHalt(who, req.GetKind(), req.GetName(), made); err != nil {
+		return nil, err
+	}
+	of := &teamv1.Halt{Kind: req.GetKind(), Name: req.GetName(), Account: made}
+	h, err := s.c.Store.EndHalt(audit.Record(ctx, s.c.Clock(), "resume", agent.HaltSubject(of), nil), req.GetKind(), KeyOf(of), mayChange(who))
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -319,6 +355,28 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 	return &teamv1.ResumeResponse{Halt: h}, nil
 }
 
+// halted returns the account that has made the team or agent to resume. Without the name of an account that is the
+// caller's or, if the caller may administer the server, that of the only halt of the name or else the one that has made
+// the present one.
+func (s *Service) halted(ctx context.Context, who a2a.Caller, req *teamv1.ResumeRequest) (string, error) {
+	made := s.accountOf(req.GetKind(), req.GetName())
+	switch {
+	case req.GetAccount() != "" || !isMade(req.GetKind()):
+		return req.GetAccount(), nil
+	case !who.May(a2a.PermissionAdmin):
+		return who.Account, nil
+	}
+	snap, err := s.c.Store.Halts(ctx)
+	if err != nil {
+		return "", a2a.StoreError("", err)
+	}
+	of := slices.DeleteFunc(slices.Clone(snap.Halts), func(h *teamv1.Halt) bool { return h.GetKind() != req.GetKind() || h.GetName() != req.GetName() })
+	if len(of) == 1 {
+		return of[0].GetAccount(), nil
+	}
+	return made, nil
+}
+
 // ListHalts implements HaltService.
 func (s *Service) ListHalts(ctx context.Context, _ *teamv1.ListHaltsRequest) (*teamv1.ListHaltsResponse, error) {
 	who, err := a2a.Authenticated(ctx)
@@ -330,7 +388,7 @@ func (s *Service) ListHalts(ctx context.Context, _ *teamv1.ListHaltsRequest) (*t
 		return nil, a2a.StoreError("", err)
 	}
 	halts := slices.DeleteFunc(slices.Clone(snap.Halts), func(h *teamv1.Halt) bool {
-		return h.GetKind() != teamv1.HaltKind_HALT_KIND_SERVER && s.mayHalt(who, h.GetKind(), h.GetName()) != nil
+		return h.GetKind() != teamv1.HaltKind_HALT_KIND_SERVER && mayHalt(who, h.GetKind(), h.GetName(), h.GetAccount()) != nil
 	})
 	for i, h := range halts {
 		if !who.May(a2a.PermissionAdmin) && a2a.AccountOf(h.GetBy()) != who.Account {

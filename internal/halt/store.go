@@ -7,6 +7,7 @@ import (
 	"context"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Snapshot is all halts in force, oldest first, and the version of the last change.
@@ -22,6 +23,10 @@ type Task struct {
 	// ID of the root task, or root~scope for a step within it.
 	ID string
 }
+
+// KeyOf returns the key of a halt, which is unique among those of its kind: its name, or that of agent.KeyOf for a team
+// or an agent.
+func KeyOf(h *teamv1.Halt) string { return agent.KeyOf(h.GetAccount(), h.GetName()) }
 
 // May decides in the transaction of a change whether it is made. present is the halt of the subject
 // that is in force, nil if the subject is not halted. An error prevents the change, which returns it.
@@ -42,7 +47,7 @@ type Store interface {
 	Halts(ctx context.Context) (Snapshot, error)
 	// HaltVersion returns the version of the last change, 0 before the first.
 	HaltVersion(ctx context.Context) (int64, error)
-	// Halt puts a halt in force in place of one with the same kind and name, and sets its version. It
+	// Halt puts a halt in force in place of one with the same kind and key, and sets its version. It
 	// records the runs in progress that the halt covers as a whole: those of the server, of the account, or
 	// of the agent. If the halt cancels runs, a covered run without a lease becomes due at once, so that
 	// a replica claims and cancels it. If the halt pauses runs, a run that waits for an input or is
@@ -51,9 +56,9 @@ type Store interface {
 	// ReachRuns records runs and makes them due like Halt, for a halt that is in force: those that
 	// replicas have begun or parked before they acknowledged the halt.
 	ReachRuns(ctx context.Context, h *teamv1.Halt) error
-	// EndHalt ends the halt with a kind and a name, and returns it. It returns nil if no such halt is
+	// EndHalt ends the halt with a kind and a key, and returns it. It returns nil if no such halt is
 	// in force. All runs that a halt has paused become due at once; see a2a.Park.
-	EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, may May) (*teamv1.Halt, error)
+	EndHalt(ctx context.Context, kind teamv1.HaltKind, key string, may May) (*teamv1.Halt, error)
 	// AcknowledgeHalts records that a replica has applied all changes up to a version, and that it has
 	// stopped steps of tasks because of the halts in force with the given versions.
 	AcknowledgeHalts(ctx context.Context, replica string, version int64, stopped map[int64][]Task) error

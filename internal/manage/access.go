@@ -16,15 +16,6 @@ func accountOf(e catalog.Entry) string {
 	return cmp.Or(e.Account, a2a.AccountOf(e.ChangedBy), "default")
 }
 
-// restriction returns the account whose access limits what an entry may use of the file, or "" if it
-// may use everything: without authentication, and for entries of earlier versions.
-func (s *state) restriction(e *entry) string {
-	if s.open {
-		return ""
-	}
-	return e.Account
-}
-
 // Allows reports whether a caller may use an agent or team that is served. It implements a2a.Access.
 func (m *Manager) Allows(who a2a.Caller, id string) bool {
 	def := m.c.Live.Definition()

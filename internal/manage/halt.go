@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"maps"
@@ -38,9 +39,12 @@ func (m *Manager) seen(ctx context.Context, ids iter.Seq[string]) []string {
 	return slices.DeleteFunc(slices.Sorted(ids), func(id string) bool { return !m.sees(ctx, id) })
 }
 
-// InAccount reports whether an agent or team belongs to an account that has made it by the API.
-func (m *Manager) InAccount(account, id string) bool {
+// AccountOf returns the account that has made an agent or a team by the API, even if it cannot be served, and "" for one
+// of the configuration file.
+func (m *Manager) AccountOf(id string) string {
 	s := m.served.Load()
-	e := s.entries[s.owners[id]]
-	return e != nil && accountOf(e.Entry) == account
+	if e := s.entries[cmp.Or(s.owners[id], id)]; e != nil {
+		return e.Account
+	}
+	return ""
 }

@@ -109,7 +109,7 @@ type Manager struct {
 	syncs    atomic.Int64          // number of syncs that have begun and not failed
 	lastSync time.Time             // when the last sync began; guarded by syncing
 	served   atomic.Pointer[state] // stored while holding changing
-	making   sync.Map              // ids of teams that are being created
+	making   sync.Map              // keys of teams that are being created, see agent.KeyOf
 }
 
 // New returns a manager. It serves the catalog once Refresh is called.

@@ -115,9 +115,9 @@ func (s *state) load(e *entry) (*config.Config, config.Faults) {
 	for {
 		var list []config.Addition
 		for _, id := range others {
-			list = append(list, config.Addition{Name: id, Data: s.entries[id].Data, Account: s.restriction(s.entries[id])})
+			list = append(list, s.addition(s.entries[id]))
 		}
-		def, err := s.file.With(append(list, config.Addition{Name: e.ID, Data: e.Data, Account: s.restriction(e)}))
+		def, err := s.file.With(append(list, s.addition(e)))
 		if err == nil {
 			return def, nil
 		}
@@ -133,6 +133,11 @@ func (s *state) load(e *entry) (*config.Config, config.Faults) {
 		}
 		others = left
 	}
+}
+
+// addition returns the document of an entry. Without authentication it may use all that the file defines.
+func (s *state) addition(e *entry) config.Addition {
+	return config.Addition{Name: e.ID, Data: e.Data, Account: e.Account, Open: s.open}
 }
 
 // named returns the entries that an entry refers to, directly or indirectly, sorted.

@@ -28,9 +28,9 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	if err != nil {
 		return nil, err
 	}
-	m.making.Store(d.id, who.Account)
+	m.making.Store(agent.KeyOf(who.Account, d.id), true)
 	err = m.change(ctx, m.add(d, who, req.GetValidateOnly()))
-	m.making.Delete(d.id)
+	m.making.Delete(agent.KeyOf(who.Account, d.id))
 	if err != nil {
 		return nil, m.roleErrors(req.GetContract(), d.id, err)
 	}
@@ -180,10 +180,10 @@ func (m *Manager) Ready(ctx context.Context, id string) error {
 	if err := m.Sync(ctx); err != nil { // another replica may have created it
 		return err
 	}
-	maker, making := m.making.Load(id)
+	_, making := m.making.Load(agent.KeyOf(who.Account, id))
 	t, err := m.known(ctx, id, false)
 	switch {
-	case making && maker == who.Account:
+	case making:
 		return notReady(id, "it is being created")
 	case err != nil:
 		return err

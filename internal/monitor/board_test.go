@@ -18,6 +18,8 @@ type everyBoard struct{}
 func (everyBoard) BoardOf(context.Context, string) (members []string, has bool, err error) {
 	return nil, true, nil
 }
+func (everyBoard) AccountOf(string) string { return "" }
+
 func (everyBoard) PlanOf(string, string) []*teamv1.WorkItem { return nil }
 
 // post leaves messages on the board of "a".

@@ -59,7 +59,7 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 		runs: map[string]*watched{}, over: map[string]ending{}, past: &figures{}, floor: map[string]time.Time{},
 	}
 	if m.hasBoard(ctx, w.team) {
-		w.board = &boardWatch{boards: m.c.Boards, key: board.Key{Account: who.Account, Team: w.team}, clock: m.c.Clock}
+		w.board = &boardWatch{boards: m.c.Boards, key: board.Key{Account: who.Account, Team: agent.KeyOf(m.c.BoardTeams.AccountOf(w.team), w.team)}, clock: m.c.Clock}
 	}
 	w.wake, w.stop = overview.WatchAll(w.owner)
 	all := func() { w.stop(); leave() }

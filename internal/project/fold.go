@@ -326,6 +326,10 @@ func (f *Fold) ContextID() string { return f.view.Accepted.GetMessage().GetConte
 // Agent returns the id of the root's agent.
 func (f *Fold) Agent() string { return f.view.Accepted.GetAgent() }
 
+// Account returns the account that had made the agent by the API when the task began, empty for an agent of the
+// configuration file.
+func (f *Fold) Account() string { return f.view.Accepted.GetPins().GetAccounts()[f.Agent()] }
+
 // Serves reports whether a request for a tenant may access the task: an empty tenant, the root's
 // agent, or the member that works on the task of a child.
 func (f *Fold) Serves(tenant string) bool {

@@ -39,6 +39,9 @@ func (a agents) Allows(who a2a.Caller, id string) bool { return a.teams.Allows(w
 // AllowsRuns implements a2a.Access.
 func (a agents) AllowsRuns(account, id string) bool { return a.teams.AllowsRuns(account, id) }
 
+// AccountOf implements a2a.Access.
+func (a agents) AccountOf(id string) string { return a.Definition().AccountOf(id) }
+
 // HasPublicCard implements a2a.Access.
 func (a agents) HasPublicCard(id string) bool { return a.teams.HasPublicCard(id) }
 

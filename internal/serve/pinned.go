@@ -51,7 +51,8 @@ func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 
 // Pinned returns an agent as it was when a run began. If its definition has changed since, the
 // agent is built from the stored definition, with the addresses and keys of the current
-// configuration. The caller must call release when it no longer uses the agent.
+// configuration. An agent of another account with the same id is not returned. The caller must call
+// release when it no longer uses the agent.
 func (l *Live) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error) {
 	r, err := l.acquire(ctx, id, pins.GetRevisions()[id])
 	if err != nil {
@@ -83,11 +84,11 @@ func (l *Live) acquire(ctx context.Context, id, name string) (*revision, error) 
 }
 
 // loaded returns a revision that is in memory and counts a use of it, or returns nil. An empty name
-// means the agent that is served.
+// means the agent that is served, if the configuration file defines it: runs of all others have a name.
 func (l *Live) loaded(id, name string) *revision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r := l.current.Load().of(id); name == "" || r.is(id, name) {
+	if r := l.current.Load().of(id); name == "" && r.def.AccountOf(id) == "" || r.is(id, name) {
 		r.uses++
 		return r
 	}
@@ -103,6 +104,9 @@ func (l *Live) loaded(id, name string) *revision {
 
 // restore builds a stored definition and counts a use of it.
 func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) {
+	if name == "" {
+		return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "agent %q is not of this run", id)
+	}
 	body, err := l.definitions.Definition(ctx, name)
 	switch {
 	case errors.Is(err, a2a.ErrNotFound):

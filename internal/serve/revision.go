@@ -93,7 +93,7 @@ func (l *Live) fill(r *revision, p plan) error {
 
 // pin determines the pins of each agent and returns the revisions by id.
 func (r *revision) pin(p plan) (map[string]string, error) {
-	names, parts := map[string]string{}, map[string][]string{}
+	names, parts := map[string]string{}, map[string]config.Definition{}
 	for id, other := range p.have {
 		names[id] = other.pinned[id].revision(id)
 	}
@@ -102,11 +102,11 @@ func (r *revision) pin(p plan) (map[string]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		names[id], parts[id] = cmp.Or(p.known[id], d.Revision), d.IDs
+		names[id], parts[id] = cmp.Or(p.known[id], d.Revision), d
 	}
-	for id, ids := range parts {
-		pins := &teamv1.Pins{Revisions: map[string]string{}}
-		for _, part := range ids {
+	for id, d := range parts {
+		pins := &teamv1.Pins{Revisions: map[string]string{}, Accounts: d.Accounts}
+		for _, part := range d.IDs {
 			pins.Revisions[part] = names[part]
 		}
 		r.pinned[id] = &pinned{pins: pins}

@@ -11,6 +11,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Limits of one journal. Events that end a run or a step are accepted beyond them.
@@ -27,13 +28,18 @@ const RequestWindow = 24 * time.Hour
 // which do not contain a slash.
 func serverKey(key string) bool { return strings.Contains(key, "/") }
 
-// AgentOf returns the agent for which a key is unique: the given agent for the id of a caller's
-// message, or an empty id for a key that this server made.
-func AgentOf(key, agent string) string {
+// AgentKey returns the key of the agent of a task; see agent.KeyOf.
+func AgentKey(acc *teamv1.Accepted) string {
+	return agent.KeyOf(acc.GetPins().GetAccounts()[acc.GetAgent()], acc.GetAgent())
+}
+
+// AgentOf returns the key of the agent for which a key is unique: that of the given agent for the id of a
+// caller's message, or an empty one for a key that this server made.
+func AgentOf(key, agentKey string) string {
 	if serverKey(key) {
 		return ""
 	}
-	return agent
+	return agentKey
 }
 
 // Window is how long a key is recognized in a store that remembers message ids for the

@@ -165,10 +165,10 @@ func (h *Handler) answerByRole(ctx context.Context, who Caller, s *send, none er
 	if s.message.GetContextId() != "" {
 		return Invalid(Violation{Field: "message.contextId", Description: "belongs to a task of another caller; omit it"})
 	}
-	if err := h.c.Halts.Refusal(key.Owner, f.Agent()); err != nil {
+	if err := h.c.Halts.Refusal(key.Owner, f.Account(), f.Agent()); err != nil {
 		return err
 	}
-	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
+	if err := h.takes(ctx, f, s); err != nil {
 		return err
 	}
 	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil {

@@ -68,7 +68,7 @@ type Exchange struct {
 
 // Contribution is what one agent adds to a conversation.
 type Contribution struct {
-	// Path is the path of the agent.
+	// Path is the path of the agent, with the account that has made the root's agent by the API.
 	Path string
 	// Messages holds the new entries, oldest first.
 	Messages []*a2av1.Message

@@ -42,6 +42,14 @@ func (h *Handler) allowsRuns(owner, id string) bool {
 	return !ok || a.AllowsRuns(AccountOf(owner), id)
 }
 
+// accountOf returns the account that has made an agent by the API, empty for one of the configuration file.
+func (h *Handler) accountOf(id string) string {
+	if a, ok := h.c.Agents.(Access); ok {
+		return a.AccountOf(id)
+	}
+	return ""
+}
+
 // hasPublicCard reports whether the card of an agent may be read without authentication.
 func (h *Handler) hasPublicCard(id string) bool {
 	a, ok := h.c.Agents.(Access)

@@ -10,8 +10,9 @@ import (
 
 // Begin creates a task that results from a run: a detached task, or the task that reports the end of a detached task
 // to the agent that started it. On entry acc has the pins of the run that begins the task; Begin replaces them by the
-// current ones and adds the conversation. If the revision of the agent differs, its id may belong to another account
-// now, and Begin returns AGENT_NOT_FOUND unless the account of the owner may use it. No other permission is checked.
+// current ones and adds the conversation. If the id of the agent belongs to another account now, Begin returns
+// AGENT_NOT_FOUND; also if its revision differs, unless the account of the owner may use it. No other permission is
+// checked.
 // Begin is idempotent: if there is a task with this id, it does nothing, even if the message differs. Errors:
 // AGENT_NOT_FOUND, and errors of the store.
 func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
@@ -20,14 +21,15 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 		return err
 	}
 	acc.Conversation = conversation(ctx, h.c.Conversations, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
-	before := acc.GetPins().GetRevisions()[acc.GetAgent()]
+	before := acc.GetPins()
 	if acc.Pins, err = h.c.pins(ctx, acc.GetAgent()); err != nil {
 		return err
 	}
-	if changed := acc.GetPins().GetRevisions()[acc.GetAgent()] != before; changed && !h.allowsRuns(acc.GetOwner(), acc.GetAgent()) {
+	changed := acc.GetPins().GetRevisions()[acc.GetAgent()] != before.GetRevisions()[acc.GetAgent()]
+	if !sameMaker(before, acc.GetPins(), acc.GetAgent()) || changed && !h.allowsRuns(acc.GetOwner(), acc.GetAgent()) {
 		return h.notFound(ctx, acc.GetAgent())
 	}
-	if err := h.c.pinTeam(ctx, acc); err != nil {
+	if err := h.c.pinTeam(ctx, before, acc); err != nil {
 		return err
 	}
 	digest, err := digestOf(acc.GetAgent(), acc.GetMessage())

@@ -10,7 +10,7 @@ import (
 // mayResume returns the HALTED error for a task of the caller that a halt does not let continue.
 func (h *Handler) mayResume(ctx context.Context, f *Fold) error {
 	who, _ := CallerOf(ctx)
-	if err := h.c.Halts.Refusal(who.Owner(), f.Agent()); err != nil {
+	if err := h.c.Halts.Refusal(who.Owner(), f.Account(), f.Agent()); err != nil {
 		return err
 	}
 	return h.c.Halts.InForce(f.PausedBy().GetVersion())

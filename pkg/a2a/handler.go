@@ -61,6 +61,8 @@ type Access interface {
 	// AllowsRuns reports whether runs of an account may begin tasks of an agent, which may be only a
 	// member of a team.
 	AllowsRuns(account, id string) bool
+	// AccountOf returns the account that has made an agent by the API, empty for one of the configuration file.
+	AccountOf(id string) string
 	// HasPublicCard reports whether the card of an agent may be read without authentication.
 	HasPublicCard(id string) bool
 }

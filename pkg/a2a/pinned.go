@@ -20,12 +20,20 @@ func (c *Config) pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 	if err != nil {
 		return nil, err
 	}
-	pins.Revisions = known.GetRevisions()
+	pins.Revisions, pins.Accounts = known.GetRevisions(), known.GetAccounts()
 	return pins, nil
 }
 
-// pinTeam also ties a detached run to the revisions of the team for which its agent works.
-func (c *Config) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
+// sameMaker reports whether an agent or team belongs to the same account in two pins, as far as both have it.
+func sameMaker(a, b *teamv1.Pins, id string) bool {
+	_, inA := a.GetRevisions()[id]
+	_, inB := b.GetRevisions()[id]
+	return !inA || !inB || a.GetAccounts()[id] == b.GetAccounts()[id]
+}
+
+// pinTeam also ties a detached run to the revisions of the team for which its agent works. before are the pins of the
+// run that detaches it.
+func (c *Config) pinTeam(ctx context.Context, before *teamv1.Pins, acc *teamv1.Accepted) error {
 	id := acc.GetDetached().GetTeam()
 	if id == "" {
 		return nil
@@ -38,11 +46,18 @@ func (c *Config) pinTeam(ctx context.Context, acc *teamv1.Accepted) error {
 	case err != nil:
 		return err
 	}
-	if len(pins.GetRevisions()) == 0 {
+	if len(pins.GetRevisions()) == 0 || !sameMaker(before, pins, id) { // another account's team of the same id
 		return nil
 	}
-	both := maps.Clone(pins.GetRevisions())
-	maps.Copy(both, acc.GetPins().GetRevisions())
-	acc.Pins.Revisions = both
+	acc.Pins.Revisions = merged(pins.GetRevisions(), acc.GetPins().GetRevisions())
+	acc.Pins.Accounts = merged(pins.GetAccounts(), acc.GetPins().GetAccounts())
 	return nil
+}
+
+// merged returns the entries of both maps; those of b take precedence.
+func merged(a, b map[string]string) map[string]string {
+	both := make(map[string]string, len(a)+len(b))
+	maps.Copy(both, a)
+	maps.Copy(both, b)
+	return both
 }

@@ -188,7 +188,7 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	if err := h.mayBegin(ctx, who, id, s.key); err != nil {
+	if err := h.mayBegin(ctx, who, acc.GetPins().GetAccounts()[id], id, s.key); err != nil {
 		return sent{}, err
 	}
 	most := 0
@@ -223,9 +223,10 @@ func (h *Handler) put(ctx context.Context, who Caller, s *send) (sent, error) {
 }
 
 // mayBegin returns the error for a message that would begin a task: HALTED, or that the account may not
-// begin another one. A message that was sent before gets the answer of the first one.
-func (h *Handler) mayBegin(ctx context.Context, who Caller, id, key string) error {
-	err := h.c.Halts.Refusal(who.Owner(), id)
+// begin another one. made is the account that has made the agent by the API, if any. A message that was sent before gets
+// the answer of the first one.
+func (h *Handler) mayBegin(ctx context.Context, who Caller, made, id, key string) error {
+	err := h.c.Halts.Refusal(who.Owner(), made, id)
 	if err == nil && h.c.Admit != nil {
 		err = h.c.Admit(ctx, who.Owner())
 	}
@@ -233,7 +234,7 @@ func (h *Handler) mayBegin(ctx context.Context, who Caller, id, key string) erro
 		return nil
 	}
 	if key != "" {
-		switch _, serr := h.c.Store.Sent(ctx, who.Owner(), id, key); {
+		switch _, serr := h.c.Store.Sent(ctx, who.Owner(), agent.KeyOf(made, id), key); {
 		case serr == nil:
 			return nil
 		case !errors.Is(serr, ErrNotFound):
@@ -298,14 +299,14 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 	if c := s.message.GetContextId(); c != "" && c != f.ContextID() {
 		return sent{}, Invalid(Violation{Field: "message.contextId", Description: "is not the context of the task; omit it, or send " + f.ContextID()})
 	}
-	if err := h.c.takes(ctx, f.Agent(), s); err != nil {
+	if err := h.takes(ctx, f, s); err != nil {
 		return sent{}, err
 	}
 	// References are only validated: an agent that is working is not shown the referenced tasks.
 	if _, err := referenced(ctx, h.c.Store, who.Owner(), s.message, true); err != nil {
 		return sent{}, err
 	}
-	known, err := h.c.Store.Sent(ctx, who.Owner(), f.Agent(), s.key)
+	known, err := h.c.Store.Sent(ctx, who.Owner(), agent.KeyOf(f.Account(), f.Agent()), s.key)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return sent{}, storeError(id, err)
 	}
@@ -317,7 +318,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		if f.Terminal() {
 			return sent{}, storeError(id, ErrTerminal)
 		}
-		if err := h.c.Halts.Refusal(who.Owner(), f.Agent()); err != nil {
+		if err := h.c.Halts.Refusal(who.Owner(), f.Account(), f.Agent()); err != nil {
 			return sent{}, err
 		}
 	}
@@ -379,9 +380,9 @@ func (c *Config) audited(ctx context.Context, root string, in *teamv1.Inbound) c
 
 // takes checks whether the agent of a task accepts the media types of a message. If the agent is
 // no longer served, it accepts all.
-func (c *Config) takes(ctx context.Context, id string, s *send) error {
-	a, err := c.Agents.Get(id)
-	if err != nil {
+func (h *Handler) takes(ctx context.Context, f *Fold, s *send) error {
+	a, err := h.c.Agents.Get(f.Agent())
+	if err != nil || h.accountOf(f.Agent()) != f.Account() { // its id may belong to another account now
 		return nil //nolint:nilerr // the run goes on with the revision it began with
 	}
 	return checkMedia(infoOf(ctx, a), s.message, s.accepted.GetAcceptedOutputModes())

@@ -237,12 +237,14 @@ func (h *Handler) byKey(ctx context.Context, req *teamv1.CancelRequest) (string,
 			return "", err
 		}
 	}
-	id, err := h.c.Store.Sent(ctx, who.Owner(), of, req.GetKey())
-	if errors.Is(err, ErrNotFound) {
-		return "", TaskNotFound(req.GetKey())
+	for _, account := range []string{h.accountOf(of), who.Account, ""} { // the agent may have been deleted since
+		id, err := h.c.Store.Sent(ctx, who.Owner(), agent.KeyOf(account, of), req.GetKey())
+		if err == nil {
+			return id, nil
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return "", storeError(req.GetKey(), err)
+		}
 	}
-	if err != nil {
-		return "", storeError(req.GetKey(), err)
-	}
-	return id, nil
+	return "", TaskNotFound(req.GetKey())
 }

@@ -147,8 +147,8 @@ type Store interface {
 	// is the new task. See New for the errors.
 	Create(ctx context.Context, n New) (root string, existed bool, err error)
 	// Sent returns the root task that the message with this id created or was sent to, for as
-	// long as the store remembers message ids. agent is the agent that the message was for; it is
-	// ignored if messageID contains a slash. The error is ErrNotFound if the
+	// long as the store remembers message ids. agent is the key of the agent that the message was for,
+	// see agent.KeyOf; it is ignored if messageID contains a slash. The error is ErrNotFound if the
 	// store does not know the message.
 	Sent(ctx context.Context, owner, agent, messageID string) (root string, err error)
 	// Put adds an input to the inbox of a task and makes its run due. It returns the number of

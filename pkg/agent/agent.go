@@ -9,6 +9,7 @@ import (
 	"context"
 	"iter"
 	"regexp"
+	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
@@ -80,6 +81,18 @@ var reserved = map[string]bool{
 
 // ValidID reports whether id matches IDPattern and is not a reserved word.
 func ValidID(id string) bool { return idRegexp.MatchString(id) && !reserved[id] }
+
+// KeyOf tells an agent or a team from those of other accounts that have had the same id. account is the one
+// that has made it by the API, empty for those of the configuration file. The key is no id.
+func KeyOf(account, id string) string {
+	if account == "" {
+		return id
+	}
+	return account + ":" + id
+}
+
+// IDOf returns the id in a key; see KeyOf.
+func IDOf(key string) string { return key[strings.IndexByte(key, ':')+1:] }
 
 // Healthy returns the Health of a working agent without members.
 func Healthy() *teamv1.Health { return &teamv1.Health{Healthy: true, Usable: true} }

@@ -73,6 +73,8 @@ type HaltRun struct {
 	// Agents are the ids of the agent of the task and, if it was detached, of the team that it works
 	// for.
 	Agents []string
+	// Accounts are the accounts that have made agents and teams of the run by the API, by id.
+	Accounts map[string]string
 	// Stop keeps all further steps of the run from beginning, and has the run canceled, or paused if
 	// the halt says so. It must not block, and must not call Halts. It may be called again, and also
 	// after the run has ended.
@@ -183,14 +185,15 @@ func (h *Halts) unsettled(now time.Time) (wait time.Duration, ended <-chan struc
 	return wait, h.ended
 }
 
-// Refusal returns the error for a message to an agent in the name of an owner, nil if it may be sent.
-func (h *Halts) Refusal(owner, agentID string) error {
+// Refusal returns the error for a message to an agent in the name of an owner, nil if it may be sent. account
+// is the one that has made the agent by the API, empty for agents of the configuration file.
+func (h *Halts) Refusal(owner, account, agentID string) error {
 	if h == nil {
 		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if by := h.run(&HaltRun{Owner: owner, Agents: []string{agentID}}); by != nil {
+	if by := h.run(&HaltRun{Owner: owner, Agents: []string{agentID}, Accounts: map[string]string{agentID: account}}); by != nil {
 		return halted(by, true)
 	}
 	return nil
@@ -298,7 +301,9 @@ func (h *Halts) covering(s Subject, u *HaltUse) *teamv1.Halt {
 	}
 	var found *teamv1.Halt
 	for _, names := range s.Names {
-		by := h.first(func(by *teamv1.Halt) bool { return kindOf(by) == s.Kind && slices.Contains(names, by.GetName()) })
+		by := h.first(func(by *teamv1.Halt) bool {
+			return kindOf(by) == s.Kind && slices.Contains(names, by.GetName()) && (s.Kind != teamv1.HaltKind_HALT_KIND_AGENT || u.run.has(by))
+		})
 		if by == nil {
 			return nil // this one may be used
 		}
@@ -321,11 +326,20 @@ func (h *Halts) run(r *HaltRun) *teamv1.Halt {
 		case teamv1.HaltKind_HALT_KIND_OWNER:
 			return by.GetName() == r.Owner
 		case teamv1.HaltKind_HALT_KIND_AGENT:
-			return slices.Contains(r.Agents, by.GetName())
+			return slices.Contains(r.Agents, by.GetName()) && r.has(by)
 		default:
 			return false
 		}
 	})
+}
+
+// has reports whether a halt of an agent is of the one that the run has, and not of one of another account that has
+// had the same id. A run that is nil has only agents of the configuration file.
+func (r *HaltRun) has(by *teamv1.Halt) bool {
+	if r == nil {
+		return by.GetAccount() == ""
+	}
+	return r.Accounts[by.GetName()] == by.GetAccount()
 }
 
 // first returns the first halt that covers something; one that cancels comes before those that pause.

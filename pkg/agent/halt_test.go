@@ -174,7 +174,7 @@ func TestHalts_Covers(t *testing.T) {
 							use.End()
 						}
 					}
-					if err := r.halts.Refusal("acme/ann", "crew"); reason(err) != c.ofNewMessages {
+					if err := r.halts.Refusal("acme/ann", "", "crew"); reason(err) != c.ofNewMessages {
 						t.Errorf("a new message: %v, want %q", err, c.ofNewMessages)
 					}
 				})
@@ -357,7 +357,7 @@ func TestHalts_Race(t *testing.T) {
 func TestHalts_Nil(t *testing.T) {
 	var h *agent.Halts
 	use, ctx, err := h.Begin(t.Context(), "1", subject(ofModel, "m"))
-	if err != nil || use.Check() != nil || ctx != t.Context() || h.Refusal("acme/ann", "crew") != nil || h.Version() != 0 || h.InForce(1) != nil {
+	if err != nil || use.Check() != nil || ctx != t.Context() || h.Refusal("acme/ann", "", "crew") != nil || h.Version() != 0 || h.InForce(1) != nil {
 		t.Errorf("%v", err)
 	}
 	use.End()

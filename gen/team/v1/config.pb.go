@@ -6544,7 +6544,9 @@ type Definition struct {
 	// Scripts of scripted models, by the model's name.
 	Scripts map[string][]byte `protobuf:"bytes,3,rep,name=scripts,proto3" json:"scripts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// JSON Schema files, by their name in the file.
-	Schemas       map[string][]byte `protobuf:"bytes,4,rep,name=schemas,proto3" json:"schemas,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Schemas map[string][]byte `protobuf:"bytes,4,rep,name=schemas,proto3" json:"schemas,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Account by agent or team id, for those that an account has made by the API.
+	Accounts      map[string]string `protobuf:"bytes,5,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6603,6 +6605,13 @@ func (x *Definition) GetScripts() map[string][]byte {
 func (x *Definition) GetSchemas() map[string][]byte {
 	if x != nil {
 		return x.Schemas
+	}
+	return nil
+}
+
+func (x *Definition) GetAccounts() map[string]string {
+	if x != nil {
+		return x.Accounts
 	}
 	return nil
 }
@@ -8286,19 +8295,23 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\x03kid\x12\x85\x01\n" +
 	"\x04file\x18\x02 \x01(\tBq\xbaHn\xba\x01k\n" +
 	"\fsigning.file\x12Oa key needs a file; add file: a private key in PEM, of EC P-256, Ed25519 or RSA\x1a\n" +
-	"this != ''R\x04file\"\xc3\x02\n" +
+	"this != ''R\x04file\"\xbf\x03\n" +
 	"\n" +
 	"Definition\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\x06config\x18\x02 \x01(\v2\x15.team.v1.ServerConfigB\x06\xbaH\x03\xd8\x01\x03R\x06config\x12:\n" +
 	"\ascripts\x18\x03 \x03(\v2 .team.v1.Definition.ScriptsEntryR\ascripts\x12:\n" +
-	"\aschemas\x18\x04 \x03(\v2 .team.v1.Definition.SchemasEntryR\aschemas\x1a:\n" +
+	"\aschemas\x18\x04 \x03(\v2 .team.v1.Definition.SchemasEntryR\aschemas\x12=\n" +
+	"\baccounts\x18\x05 \x03(\v2!.team.v1.Definition.AccountsEntryR\baccounts\x1a:\n" +
 	"\fScriptsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a:\n" +
 	"\fSchemasEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xb6\x01\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a;\n" +
+	"\rAccountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb6\x01\n" +
 	"\x10ProtocolSettings\x12\x16\n" +
 	"\x04v0_3\x18\x01 \x01(\bH\x00R\x03v03\x88\x01\x01\x12%\n" +
 	"\x0estrict_version\x18\x02 \x01(\bR\rstrictVersion\x12(\n" +
@@ -8433,7 +8446,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_team_v1_config_proto_goTypes = []any{
 	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
 	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
@@ -8544,12 +8557,13 @@ var file_team_v1_config_proto_goTypes = []any{
 	nil,                          // 106: team.v1.ServerSettings.AccountsEntry
 	nil,                          // 107: team.v1.Definition.ScriptsEntry
 	nil,                          // 108: team.v1.Definition.SchemasEntry
-	(*durationpb.Duration)(nil),  // 109: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 110: google.protobuf.Struct
-	(*Skill)(nil),                // 111: team.v1.Skill
-	(*Limits)(nil),               // 112: team.v1.Limits
-	(*Retry)(nil),                // 113: team.v1.Retry
-	(OnLimit_Value)(0),           // 114: team.v1.OnLimit.Value
+	nil,                          // 109: team.v1.Definition.AccountsEntry
+	(*durationpb.Duration)(nil),  // 110: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 111: google.protobuf.Struct
+	(*Skill)(nil),                // 112: team.v1.Skill
+	(*Limits)(nil),               // 113: team.v1.Limits
+	(*Retry)(nil),                // 114: team.v1.Retry
+	(OnLimit_Value)(0),           // 115: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
 	97,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
@@ -8558,14 +8572,14 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	100, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	66,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	109, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	110, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	110, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	111, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
 	101, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	109, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	109, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	110, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	110, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
 	102, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
 	103, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	24,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
@@ -8573,12 +8587,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	104, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
 	42,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
 	0,   // 20: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
-	109, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	109, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	109, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	109, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	111, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	112, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	110, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	110, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	110, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	110, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	112, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	113, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	35,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	37,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	38,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -8590,7 +8604,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	2,   // 35: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
 	16,  // 36: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
 	27,  // 37: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	111, // 38: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	112, // 38: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	34,  // 39: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	34,  // 40: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	34,  // 41: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -8598,10 +8612,10 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	36,  // 43: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	40,  // 44: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	41,  // 45: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	109, // 46: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	110, // 46: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	4,   // 47: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	41,  // 48: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	109, // 49: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	110, // 49: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	42,  // 50: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
 	105, // 51: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
 	46,  // 52: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
@@ -8614,13 +8628,13 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	33,  // 59: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	32,  // 60: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	44,  // 61: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	112, // 62: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	113, // 62: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	29,  // 63: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	3,   // 64: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	27,  // 65: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
 	45,  // 66: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	109, // 67: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	113, // 68: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	110, // 67: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	114, // 68: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	5,   // 69: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	20,  // 70: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	44,  // 71: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -8630,22 +8644,22 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	6,   // 75: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	52,  // 76: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	53,  // 77: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	109, // 78: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	110, // 78: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	7,   // 79: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	57,  // 80: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	58,  // 81: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	55,  // 82: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	109, // 83: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	113, // 84: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	110, // 83: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	114, // 84: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	60,  // 85: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	9,   // 86: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	8,   // 87: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	114, // 88: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	115, // 88: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	6,   // 89: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	111, // 90: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	112, // 90: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
 	88,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
 	85,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	109, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	110, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
 	81,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
 	82,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
 	86,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
@@ -8658,12 +8672,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	71,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
 	67,  // 104: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
 	68,  // 105: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	109, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	109, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	110, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	110, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
 	70,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	109, // 109: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	109, // 110: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	109, // 111: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	110, // 109: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	110, // 110: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	110, // 111: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
 	69,  // 112: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
 	72,  // 113: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
 	10,  // 114: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
@@ -8673,29 +8687,30 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	14,  // 118: team.v1.Definition.config:type_name -> team.v1.ServerConfig
 	107, // 119: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
 	108, // 120: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	11,  // 121: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	94,  // 122: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	96,  // 123: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	90,  // 124: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 125: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	93,  // 126: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	109, // 127: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	92,  // 128: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 129: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	91,  // 130: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 131: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 132: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 133: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 134: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 135: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	43,  // 136: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 137: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	77,  // 138: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	139, // [139:139] is the sub-list for method output_type
-	139, // [139:139] is the sub-list for method input_type
-	139, // [139:139] is the sub-list for extension type_name
-	139, // [139:139] is the sub-list for extension extendee
-	0,   // [0:139] is the sub-list for field type_name
+	109, // 121: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 122: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	94,  // 123: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	96,  // 124: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	90,  // 125: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 126: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	93,  // 127: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	110, // 128: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	92,  // 129: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 130: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	91,  // 131: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 132: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 133: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 134: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 135: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 136: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	43,  // 137: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 138: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	77,  // 139: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	140, // [140:140] is the sub-list for method output_type
+	140, // [140:140] is the sub-list for method input_type
+	140, // [140:140] is the sub-list for extension type_name
+	140, // [140:140] is the sub-list for extension extendee
+	0,   // [0:140] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8741,7 +8756,7 @@ func file_team_v1_config_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   95,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1576,7 +1576,10 @@ type Pins struct {
 	// Revision by agent or team id.
 	Revisions map[string]string `protobuf:"bytes,1,rep,name=revisions,proto3" json:"revisions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Version of the program.
-	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	// Account by agent or team id, for those that an account has made by the API. Another account may
+	// have the same id at another time.
+	Accounts      map[string]string `protobuf:"bytes,3,rep,name=accounts,proto3" json:"accounts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1623,6 +1626,13 @@ func (x *Pins) GetCode() string {
 		return x.Code
 	}
 	return ""
+}
+
+func (x *Pins) GetAccounts() map[string]string {
+	if x != nil {
+		return x.Accounts
+	}
+	return nil
 }
 
 // Conversation is the part of a context that a run reads.
@@ -4377,7 +4387,10 @@ type Halt struct {
 	Version int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
 	// The one who halted it may not administer the server. Callers of its account may end or replace the
 	// halt as if it were their own; any other halt needs ADMIN for that.
-	ByAccount     bool `protobuf:"varint,8,opt,name=by_account,json=byAccount,proto3" json:"by_account,omitempty"`
+	ByAccount bool `protobuf:"varint,8,opt,name=by_account,json=byAccount,proto3" json:"by_account,omitempty"`
+	// For TEAM and AGENT: the account that has made the team or agent by the API; empty for those of the
+	// configuration file.
+	Account       string `protobuf:"bytes,9,opt,name=account,proto3" json:"account,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4466,6 +4479,13 @@ func (x *Halt) GetByAccount() bool {
 		return x.ByAccount
 	}
 	return false
+}
+
+func (x *Halt) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
 }
 
 // Expired records that a time limit ran out.
@@ -5434,7 +5454,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[51]
+	mi := &file_team_v1_event_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5446,7 +5466,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[51]
+	mi := &file_team_v1_event_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5533,7 +5553,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[53]
+	mi := &file_team_v1_event_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5545,7 +5565,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[53]
+	mi := &file_team_v1_event_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +5613,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[54]
+	mi := &file_team_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5605,7 +5625,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[54]
+	mi := &file_team_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5708,11 +5728,15 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x0eTransferTarget\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
-	"\bexternal\x18\x03 \x01(\bR\bexternal\"\x94\x01\n" +
+	"\bexternal\x18\x03 \x01(\bR\bexternal\"\x8a\x02\n" +
 	"\x04Pins\x12:\n" +
 	"\trevisions\x18\x01 \x03(\v2\x1c.team.v1.Pins.RevisionsEntryR\trevisions\x12\x12\n" +
-	"\x04code\x18\x02 \x01(\tR\x04code\x1a<\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\x127\n" +
+	"\baccounts\x18\x03 \x03(\v2\x1b.team.v1.Pins.AccountsEntryR\baccounts\x1a<\n" +
 	"\x0eRevisionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
+	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf4\x01\n" +
 	"\fConversation\x12\x1d\n" +
@@ -6003,7 +6027,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x0eCOMMAND_CANCEL\x10\x01\x12\x11\n" +
 	"\rCOMMAND_PAUSE\x10\x02\x12\x12\n" +
 	"\x0eCOMMAND_RESUME\x10\x03\x12\x10\n" +
-	"\fCOMMAND_STOP\x10\x04\"\xe4\x01\n" +
+	"\fCOMMAND_STOP\x10\x04\"\xfe\x01\n" +
 	"\x04Halt\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.team.v1.HaltKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -6013,7 +6037,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05pause\x18\x06 \x01(\bR\x05pause\x12\x18\n" +
 	"\aversion\x18\a \x01(\x03R\aversion\x12\x1d\n" +
 	"\n" +
-	"by_account\x18\b \x01(\bR\tbyAccount\"\x1f\n" +
+	"by_account\x18\b \x01(\bR\tbyAccount\x12\x18\n" +
+	"\aaccount\x18\t \x01(\tR\aaccount\"\x1f\n" +
 	"\aExpired\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\tR\x05limit\"\xa9\x01\n" +
 	"\bObserved\x122\n" +
@@ -6128,7 +6153,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(TurnEnd)(0),                  // 1: team.v1.TurnEnd
@@ -6189,27 +6214,28 @@ var file_team_v1_event_proto_goTypes = []any{
 	(*Inbound)(nil),               // 56: team.v1.Inbound
 	nil,                           // 57: team.v1.Accepted.TraceEntry
 	nil,                           // 58: team.v1.Pins.RevisionsEntry
-	nil,                           // 59: team.v1.Conversation.StateEntry
-	nil,                           // 60: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 61: team.v1.Receipt.Entry
-	nil,                           // 62: team.v1.BudgetRequest.SpentByEntry
-	(*Observed_Member)(nil),       // 63: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 64: team.v1.Checked.Shown
-	nil,                           // 65: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 66: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 67: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 68: google.protobuf.Struct
-	(*Limits)(nil),                // 69: team.v1.Limits
-	(*durationpb.Duration)(nil),   // 70: google.protobuf.Duration
-	(*Retry)(nil),                 // 71: team.v1.Retry
-	(*v1.Part)(nil),               // 72: lf.a2a.v1.Part
-	(*v1.Artifact)(nil),           // 73: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 74: google.protobuf.Value
-	(*AgentInfo)(nil),             // 75: team.v1.AgentInfo
-	(*Health)(nil),                // 76: team.v1.Health
+	nil,                           // 59: team.v1.Pins.AccountsEntry
+	nil,                           // 60: team.v1.Conversation.StateEntry
+	nil,                           // 61: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 62: team.v1.Receipt.Entry
+	nil,                           // 63: team.v1.BudgetRequest.SpentByEntry
+	(*Observed_Member)(nil),       // 64: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 65: team.v1.Checked.Shown
+	nil,                           // 66: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 67: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 68: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 69: google.protobuf.Struct
+	(*Limits)(nil),                // 70: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 71: google.protobuf.Duration
+	(*Retry)(nil),                 // 72: team.v1.Retry
+	(*v1.Part)(nil),               // 73: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 74: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 75: google.protobuf.Value
+	(*AgentInfo)(nil),             // 76: team.v1.AgentInfo
+	(*Health)(nil),                // 77: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	66,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	67,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	11,  // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
 	21,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
 	22,  // 3: team.v1.Event.started:type_name -> team.v1.Started
@@ -6231,120 +6257,121 @@ var file_team_v1_event_proto_depIdxs = []int32{
 	52,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
 	53,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
 	54,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	67,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	68,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	68,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	69,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
 	15,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	69,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	66,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	70,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	67,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
 	16,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
 	57,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	67,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	68,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
 	14,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
 	13,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
 	12,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	68,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	70,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	69,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	71,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
 	58,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	59,  // 36: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	4,   // 37: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	19,  // 38: team.v1.Step.input:type_name -> team.v1.Input
-	20,  // 39: team.v1.Step.ask:type_name -> team.v1.Ask
-	70,  // 40: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	18,  // 41: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	71,  // 42: team.v1.Step.retry:type_name -> team.v1.Retry
-	3,   // 43: team.v1.Step.inner:type_name -> team.v1.Step.Inner
-	0,   // 44: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	55,  // 45: team.v1.Refusal.error:type_name -> team.v1.Error
-	67,  // 46: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	36,  // 47: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
-	17,  // 48: team.v1.Decided.steps:type_name -> team.v1.Step
-	60,  // 49: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	19,  // 50: team.v1.Decided.reply:type_name -> team.v1.Input
-	67,  // 51: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	68,  // 52: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	68,  // 53: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	29,  // 54: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	67,  // 55: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	55,  // 56: team.v1.Decided.failure:type_name -> team.v1.Error
-	19,  // 57: team.v1.Started.input:type_name -> team.v1.Input
-	30,  // 58: team.v1.Started.reserved:type_name -> team.v1.Spent
-	66,  // 59: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	55,  // 60: team.v1.Retried.error:type_name -> team.v1.Error
-	66,  // 61: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	30,  // 62: team.v1.Retried.spent:type_name -> team.v1.Spent
-	0,   // 63: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	67,  // 64: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	26,  // 65: team.v1.Ended.turn:type_name -> team.v1.Turn
-	28,  // 66: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	29,  // 67: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	55,  // 68: team.v1.Ended.error:type_name -> team.v1.Error
-	30,  // 69: team.v1.Ended.spent:type_name -> team.v1.Spent
-	68,  // 70: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	31,  // 71: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	67,  // 72: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	25,  // 73: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	27,  // 74: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	72,  // 75: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
-	1,   // 76: team.v1.Turn.end:type_name -> team.v1.TurnEnd
-	72,  // 77: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
-	61,  // 78: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	30,  // 79: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	67,  // 80: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	30,  // 81: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	5,   // 82: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	67,  // 83: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	66,  // 84: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	35,  // 85: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	36,  // 86: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
-	39,  // 87: team.v1.Asked.tool_question:type_name -> team.v1.ToolQuestion
-	62,  // 88: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	37,  // 89: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
-	68,  // 90: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
-	6,   // 91: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
-	7,   // 92: team.v1.ToolAnswer.action:type_name -> team.v1.ToolAnswer.Action
-	67,  // 93: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	30,  // 94: team.v1.Answered.grant:type_name -> team.v1.Spent
-	70,  // 95: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	38,  // 96: team.v1.Answered.approval:type_name -> team.v1.Approval
-	40,  // 97: team.v1.Answered.tool_answer:type_name -> team.v1.ToolAnswer
-	67,  // 98: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	8,   // 99: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	70,  // 100: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	44,  // 101: team.v1.Commanded.halt:type_name -> team.v1.Halt
-	2,   // 102: team.v1.Halt.kind:type_name -> team.v1.HaltKind
-	66,  // 103: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
-	63,  // 104: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	9,   // 105: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	67,  // 106: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	55,  // 107: team.v1.Checked.error:type_name -> team.v1.Error
-	64,  // 108: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	73,  // 109: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	67,  // 110: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	68,  // 111: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	67,  // 112: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	26,  // 113: team.v1.Reply.turn:type_name -> team.v1.Turn
-	29,  // 114: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	28,  // 115: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 116: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	30,  // 117: team.v1.Reply.spent:type_name -> team.v1.Spent
-	68,  // 118: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	67,  // 119: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	65,  // 120: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	42,  // 121: team.v1.Inbound.received:type_name -> team.v1.Received
-	41,  // 122: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	43,  // 123: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	74,  // 124: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	74,  // 125: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	30,  // 126: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 127: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	75,  // 128: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	76,  // 129: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	67,  // 130: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	131, // [131:131] is the sub-list for method output_type
-	131, // [131:131] is the sub-list for method input_type
-	131, // [131:131] is the sub-list for extension type_name
-	131, // [131:131] is the sub-list for extension extendee
-	0,   // [0:131] is the sub-list for field type_name
+	59,  // 36: team.v1.Pins.accounts:type_name -> team.v1.Pins.AccountsEntry
+	60,  // 37: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	4,   // 38: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	19,  // 39: team.v1.Step.input:type_name -> team.v1.Input
+	20,  // 40: team.v1.Step.ask:type_name -> team.v1.Ask
+	71,  // 41: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	18,  // 42: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	72,  // 43: team.v1.Step.retry:type_name -> team.v1.Retry
+	3,   // 44: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	0,   // 45: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	55,  // 46: team.v1.Refusal.error:type_name -> team.v1.Error
+	68,  // 47: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	36,  // 48: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
+	17,  // 49: team.v1.Decided.steps:type_name -> team.v1.Step
+	61,  // 50: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	19,  // 51: team.v1.Decided.reply:type_name -> team.v1.Input
+	68,  // 52: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	69,  // 53: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	69,  // 54: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	29,  // 55: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	68,  // 56: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	55,  // 57: team.v1.Decided.failure:type_name -> team.v1.Error
+	19,  // 58: team.v1.Started.input:type_name -> team.v1.Input
+	30,  // 59: team.v1.Started.reserved:type_name -> team.v1.Spent
+	67,  // 60: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	55,  // 61: team.v1.Retried.error:type_name -> team.v1.Error
+	67,  // 62: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	30,  // 63: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 64: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	68,  // 65: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	26,  // 66: team.v1.Ended.turn:type_name -> team.v1.Turn
+	28,  // 67: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	29,  // 68: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	55,  // 69: team.v1.Ended.error:type_name -> team.v1.Error
+	30,  // 70: team.v1.Ended.spent:type_name -> team.v1.Spent
+	69,  // 71: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	31,  // 72: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	68,  // 73: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	25,  // 74: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	27,  // 75: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	73,  // 76: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	1,   // 77: team.v1.Turn.end:type_name -> team.v1.TurnEnd
+	73,  // 78: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	62,  // 79: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	30,  // 80: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	68,  // 81: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	30,  // 82: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	5,   // 83: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	68,  // 84: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	67,  // 85: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	35,  // 86: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	36,  // 87: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	39,  // 88: team.v1.Asked.tool_question:type_name -> team.v1.ToolQuestion
+	63,  // 89: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	37,  // 90: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
+	69,  // 91: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
+	6,   // 92: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	7,   // 93: team.v1.ToolAnswer.action:type_name -> team.v1.ToolAnswer.Action
+	68,  // 94: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	30,  // 95: team.v1.Answered.grant:type_name -> team.v1.Spent
+	71,  // 96: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	38,  // 97: team.v1.Answered.approval:type_name -> team.v1.Approval
+	40,  // 98: team.v1.Answered.tool_answer:type_name -> team.v1.ToolAnswer
+	68,  // 99: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	8,   // 100: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	71,  // 101: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	44,  // 102: team.v1.Commanded.halt:type_name -> team.v1.Halt
+	2,   // 103: team.v1.Halt.kind:type_name -> team.v1.HaltKind
+	67,  // 104: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
+	64,  // 105: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	9,   // 106: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	68,  // 107: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	55,  // 108: team.v1.Checked.error:type_name -> team.v1.Error
+	65,  // 109: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	74,  // 110: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	68,  // 111: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	69,  // 112: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	68,  // 113: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	26,  // 114: team.v1.Reply.turn:type_name -> team.v1.Turn
+	29,  // 115: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	28,  // 116: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 117: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	30,  // 118: team.v1.Reply.spent:type_name -> team.v1.Spent
+	69,  // 119: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	68,  // 120: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	66,  // 121: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	42,  // 122: team.v1.Inbound.received:type_name -> team.v1.Received
+	41,  // 123: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	43,  // 124: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	75,  // 125: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	75,  // 126: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	30,  // 127: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 128: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	76,  // 129: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	77,  // 130: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	68,  // 131: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	132, // [132:132] is the sub-list for method output_type
+	132, // [132:132] is the sub-list for method input_type
+	132, // [132:132] is the sub-list for extension type_name
+	132, // [132:132] is the sub-list for extension extendee
+	0,   // [0:132] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -6403,7 +6430,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

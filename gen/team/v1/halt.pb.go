@@ -99,7 +99,10 @@ type HaltRequest struct {
 	// Pause runs instead of canceling them.
 	Pause bool `protobuf:"varint,4,opt,name=pause,proto3" json:"pause,omitempty"`
 	// Accept the name of a team, an agent or a model that this server does not know.
-	AllowUnknown  bool `protobuf:"varint,5,opt,name=allow_unknown,json=allowUnknown,proto3" json:"allow_unknown,omitempty"`
+	AllowUnknown bool `protobuf:"varint,5,opt,name=allow_unknown,json=allowUnknown,proto3" json:"allow_unknown,omitempty"`
+	// For TEAM and AGENT: the account that has made it by the API. Empty means the one that this server
+	// has now. It is needed for tasks of a team or an agent that has been deleted since.
+	Account       string `protobuf:"bytes,6,opt,name=account,proto3" json:"account,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -167,6 +170,13 @@ func (x *HaltRequest) GetAllowUnknown() bool {
 		return x.AllowUnknown
 	}
 	return false
+}
+
+func (x *HaltRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
 }
 
 // HaltResponse is the receipt of a halt.
@@ -332,7 +342,10 @@ type ResumeRequest struct {
 	// What kind of subject is halted.
 	Kind HaltKind `protobuf:"varint,1,opt,name=kind,proto3,enum=team.v1.HaltKind" json:"kind,omitempty"`
 	// Its name, as in HaltRequest.
-	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// For TEAM and AGENT: the account that has made it by the API, as in Halt. Empty means the only halted
+	// one with this name or, if there are several, the one that this server has now.
+	Account       string `protobuf:"bytes,3,opt,name=account,proto3" json:"account,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -377,6 +390,13 @@ func (x *ResumeRequest) GetKind() HaltKind {
 func (x *ResumeRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ResumeRequest) GetAccount() string {
+	if x != nil {
+		return x.Account
 	}
 	return ""
 }
@@ -514,13 +534,14 @@ var File_team_v1_halt_proto protoreflect.FileDescriptor
 
 const file_team_v1_halt_proto_rawDesc = "" +
 	"\n" +
-	"\x12team/v1/halt.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x13team/v1/event.proto\"\x9b\x01\n" +
+	"\x12team/v1/halt.proto\x12\ateam.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x13team/v1/event.proto\"\xb5\x01\n" +
 	"\vHaltRequest\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.team.v1.HaltKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05pause\x18\x04 \x01(\bR\x05pause\x12#\n" +
-	"\rallow_unknown\x18\x05 \x01(\bR\fallowUnknown\"\x92\x01\n" +
+	"\rallow_unknown\x18\x05 \x01(\bR\fallowUnknown\x12\x18\n" +
+	"\aaccount\x18\x06 \x01(\tR\aaccount\"\x92\x01\n" +
 	"\fHaltResponse\x12!\n" +
 	"\x04halt\x18\x01 \x01(\v2\r.team.v1.HaltR\x04halt\x12)\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x13.team.v1.HaltedTaskR\x05tasks\x12\x14\n" +
@@ -534,10 +555,11 @@ const file_team_v1_halt_proto_rawDesc = "" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12*\n" +
 	"\x05state\x18\x04 \x01(\x0e2\x14.team.v1.HaltedStateR\x05state\x12*\n" +
-	"\areceipt\x18\x05 \x01(\v2\x10.team.v1.ReceiptR\areceipt\"J\n" +
+	"\areceipt\x18\x05 \x01(\v2\x10.team.v1.ReceiptR\areceipt\"d\n" +
 	"\rResumeRequest\x12%\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x11.team.v1.HaltKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"3\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\aaccount\x18\x03 \x01(\tR\aaccount\"3\n" +
 	"\x0eResumeResponse\x12!\n" +
 	"\x04halt\x18\x01 \x01(\v2\r.team.v1.HaltR\x04halt\"\x12\n" +
 	"\x10ListHaltsRequest\"8\n" +

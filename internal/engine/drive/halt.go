@@ -57,7 +57,9 @@ func (d *drive) underHalts(ctx context.Context) (_ context.Context, end func()) 
 	if team := d.accepted.GetDetached().GetTeam(); team != "" {
 		agents = append(agents, team)
 	}
-	d.halting.use, ctx = d.Halts.Run(ctx, &agent.HaltRun{Task: d.claim.Root, Owner: d.claim.Owner, Agents: agents, Stop: d.stop, Changed: d.halting.changed})
+	d.halting.use, ctx = d.Halts.Run(ctx, &agent.HaltRun{
+		Task: d.claim.Root, Owner: d.claim.Owner, Agents: agents, Accounts: d.accepted.GetPins().GetAccounts(), Stop: d.stop, Changed: d.halting.changed,
+	})
 	return ctx, d.halting.use.End
 }
 

@@ -32,10 +32,11 @@ const (
 // memory reads the conversation of a run, one path at a time when it is first needed. It implements
 // agent.Memory and is safe for concurrent use.
 type memory struct {
-	ctx    context.Context // of the drive; recall has no context of its own
-	from   a2a.Conversations
-	thread a2a.Thread
-	upTo   int64 // position up to which the conversation is read; 0 means that it is empty
+	ctx     context.Context // of the drive; recall has no context of its own
+	from    a2a.Conversations
+	thread  a2a.Thread
+	account string // that has made the run's agent by the API; part of the keys of paths, see key
+	upTo    int64  // position up to which the conversation is read; 0 means that it is empty
 
 	mu     sync.Mutex
 	paths  map[string]a2a.Recollection // guarded by mu
@@ -63,7 +64,7 @@ func (d *drive) remembering(ctx context.Context) {
 	}
 	d.memory = &memory{
 		ctx: ctx, from: d.Conversations, upTo: c.GetHistory(), paths: map[string]a2a.Recollection{},
-		thread: a2a.Thread{Owner: d.accepted.GetOwner(), ContextID: c.GetContextId()},
+		thread: a2a.Thread{Owner: d.accepted.GetOwner(), ContextID: c.GetContextId()}, account: d.accepted.GetPins().GetAccounts()[d.accepted.GetAgent()],
 	}
 	d.run.Memory = d.memory
 }
@@ -90,7 +91,7 @@ func (m *memory) recall(path string) a2a.Recollection {
 	if m.upTo != a2a.Unread {
 		ctx, cancel := context.WithTimeout(m.ctx, memoryTime)
 		defer cancel()
-		r, err = m.from.Recall(ctx, m.thread, path, m.upTo)
+		r, err = m.from.Recall(ctx, m.thread, m.key(path), m.upTo)
 	}
 	if err != nil {
 		r = a2a.Recollection{}
@@ -99,6 +100,10 @@ func (m *memory) recall(path string) a2a.Recollection {
 	m.paths[path] = r
 	return r
 }
+
+// key returns the name under which a conversation keeps what a path remembers. Agents of other accounts that have had the
+// same id remember something else.
+func (m *memory) key(path string) string { return agent.KeyOf(m.account, path) }
 
 // missing makes the memory of a path empty, as it was in an earlier drive that could not read it.
 func (m *memory) missing(path string) {
@@ -192,6 +197,9 @@ func (d *drive) remember(ctx context.Context, e *teamv1.Ended) error {
 	ex := d.exchange(e)
 	if len(ex.By) == 0 {
 		return nil
+	}
+	for i := range ex.By {
+		ex.By[i].Path = d.memory.key(ex.By[i].Path)
 	}
 	if err := d.commit(ctx); err != nil { // fails if the run has another owner, which stores the same exchange
 		return err

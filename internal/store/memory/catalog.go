@@ -9,6 +9,7 @@ import (
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // entries are the catalog of a Store. The zero value is empty.
@@ -59,7 +60,7 @@ func (s *Store) ChangeCatalog(ctx context.Context, version int64, change catalog
 		return 0, catalog.ErrChanged
 	}
 	for _, id := range change.Delete {
-		if len(s.busy[id]) > 0 {
+		if len(s.busy[agent.KeyOf(c.byID[id].Account, id)]) > 0 {
 			return 0, a2a.ErrBusy
 		}
 	}

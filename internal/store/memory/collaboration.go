@@ -4,15 +4,16 @@ import (
 	"context"
 	"slices"
 
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Collaborations returns the collaborations of an agent that have not ended, of all owners.
-func (s *Store) Collaborations(_ context.Context, agent string) ([]a2a.Key, error) {
+// Collaborations returns the collaborations of an agent that have not ended, of all owners; see agent.KeyOf.
+func (s *Store) Collaborations(_ context.Context, key string) ([]a2a.Key, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var keys []a2a.Key
-	for _, r := range s.busy[agent] {
+	for _, r := range s.busy[key] {
 		keys = append(keys, a2a.Key{Owner: r.owner, ID: r.root})
 	}
 	return keys, nil
@@ -25,14 +26,14 @@ func (s *Store) room(n a2a.New) error {
 		return nil
 	}
 	account, all, now := a2a.AccountOf(n.Owner), 0, s.clock()
-	for agent, list := range s.busy {
+	for key, list := range s.busy {
 		running := 0
 		for _, r := range list {
 			if a2a.AccountOf(r.owner) == account && (r.driven.Load() || s.due.has(r, now)) {
 				running++
 			}
 		}
-		if agent == n.Accepted.GetAgent() && running >= n.Collaborations {
+		if key == store.AgentKey(n.Accepted) && running >= n.Collaborations {
 			return a2a.ErrBusy
 		}
 		all += running
@@ -48,8 +49,8 @@ func (s *Store) room(n a2a.New) error {
 func (s *Store) free(r *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := slices.DeleteFunc(s.busy[r.agent], func(other *run) bool { return other == r })
-	if s.busy[r.agent] = left; len(left) == 0 {
-		delete(s.busy, r.agent)
+	left := slices.DeleteFunc(s.busy[r.key()], func(other *run) bool { return other == r })
+	if s.busy[r.key()] = left; len(left) == 0 {
+		delete(s.busy, r.key())
 	}
 }

@@ -51,11 +51,11 @@ func (s *Store) HaltVersion(context.Context) (int64, error) {
 func (s *Store) Halt(ctx context.Context, by *teamv1.Halt, may halt.May) error {
 	h := &s.halts
 	h.mu.Lock()
-	if err := may.Allow(h.find(by.GetKind(), by.GetName())); err != nil {
+	if err := may.Allow(h.find(by.GetKind(), halt.KeyOf(by))); err != nil {
 		h.mu.Unlock()
 		return err
 	}
-	h.remove(by.GetKind(), by.GetName())
+	h.remove(by.GetKind(), halt.KeyOf(by))
 	h.version++
 	by.Version = h.version
 	h.list = append(h.list, proto.CloneOf(by))
@@ -73,19 +73,19 @@ func (s *Store) Halt(ctx context.Context, by *teamv1.Halt, may halt.May) error {
 }
 
 // find returns a copy of a halt, nil if it is not in force. The caller holds mu.
-func (h *halts) find(kind teamv1.HaltKind, name string) *teamv1.Halt {
+func (h *halts) find(kind teamv1.HaltKind, key string) *teamv1.Halt {
 	for _, one := range h.list {
-		if one.GetKind() == kind && one.GetName() == name {
+		if one.GetKind() == kind && halt.KeyOf(one) == key {
 			return proto.CloneOf(one)
 		}
 	}
 	return nil
 }
 
-// remove removes the halt with a kind and a name and returns it. It returns nil if no such halt is in
+// remove removes the halt with a kind and a key and returns it. It returns nil if no such halt is in
 // force. The caller holds mu.
-func (h *halts) remove(kind teamv1.HaltKind, name string) *teamv1.Halt {
-	i := slices.IndexFunc(h.list, func(by *teamv1.Halt) bool { return by.GetKind() == kind && by.GetName() == name })
+func (h *halts) remove(kind teamv1.HaltKind, key string) *teamv1.Halt {
+	i := slices.IndexFunc(h.list, func(by *teamv1.Halt) bool { return by.GetKind() == kind && halt.KeyOf(by) == key })
 	if i < 0 {
 		return nil
 	}
@@ -124,7 +124,7 @@ func covers(by *teamv1.Halt, r *run) bool {
 	case teamv1.HaltKind_HALT_KIND_OWNER:
 		return r.owner == by.GetName()
 	case teamv1.HaltKind_HALT_KIND_TEAM, teamv1.HaltKind_HALT_KIND_AGENT:
-		return r.agent == by.GetName()
+		return r.agent == by.GetName() && r.maker == by.GetAccount()
 	default:
 		return false
 	}
@@ -168,14 +168,14 @@ func (s *Store) allRuns() []*run {
 }
 
 // EndHalt implements halt.Store.
-func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, may halt.May) (*teamv1.Halt, error) {
+func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, key string, may halt.May) (*teamv1.Halt, error) {
 	h := &s.halts
 	h.mu.Lock()
-	if err := may.Allow(h.find(kind, name)); err != nil {
+	if err := may.Allow(h.find(kind, key)); err != nil {
 		h.mu.Unlock()
 		return nil, err
 	}
-	by := h.remove(kind, name)
+	by := h.remove(kind, key)
 	if by != nil {
 		h.version++
 	}

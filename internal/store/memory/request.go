@@ -33,7 +33,7 @@ func putKey(r *run, in *teamv1.Inbound, digest []byte) requestKey {
 	if digest == nil && in.GetKey() != "" {
 		return requestKey{owner: r.owner, root: r.root, id: in.GetKey()}
 	}
-	return requestKey{owner: store.Sender(r.owner, in), agent: store.AgentOf(in.GetKey(), r.agent), id: in.GetKey()}
+	return requestKey{owner: store.Sender(r.owner, in), agent: store.AgentOf(in.GetKey(), r.key()), id: in.GetKey()}
 }
 
 // again returns the result of a request that is repeated. The error is a2a.ErrReused if the request

@@ -16,11 +16,13 @@ import (
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // run is one root task: its journal, its inbox, its claim and its watchers.
 type run struct {
 	root, owner, agent, context string // never change
+	maker                       string // account that has made the agent by the API, or ""; never changes
 
 	mu       sync.Mutex
 	record   record                  // guarded by mu
@@ -59,13 +61,16 @@ type run struct {
 func (s *Store) newRun(n a2a.New, now time.Time) *run {
 	acc := n.Accepted
 	r := &run{
-		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), context: acc.GetMessage().GetContextId(),
+		root: acc.GetTaskId(), owner: n.Owner, agent: acc.GetAgent(), maker: acc.GetPins().GetAccounts()[acc.GetAgent()], context: acc.GetMessage().GetContextId(),
 		fold: s.fold(acc.GetTaskId(), ""), book: cost.NewBook(a2a.AccountOf(n.Owner)), briefed: acc.GetCollaboration() != nil,
 	}
 	r.add(r.stamp(now), &teamv1.Event{Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}})
 	r.last, r.bytes = now, int64(proto.Size(acc))
 	return r
 }
+
+// key returns the key of the agent of the run; see agent.KeyOf.
+func (r *run) key() string { return agent.KeyOf(r.maker, r.agent) }
 
 // extend appends events that were admitted. size is their encoded size. The caller must hold mu.
 func (r *run) extend(now time.Time, events []*teamv1.Event, size int64) {

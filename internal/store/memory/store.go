@@ -149,7 +149,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	r := s.newRun(n, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := requestKey{owner: n.Owner, agent: store.AgentOf(n.MessageID, r.agent), id: n.MessageID}
+	key := requestKey{owner: n.Owner, agent: store.AgentOf(n.MessageID, r.key()), id: n.MessageID}
 	if q, known := s.request(key, now); known {
 		root, _, err = q.again("", n.Digest)
 		return root, err == nil, err
@@ -172,7 +172,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	}
 	if n.Collaborations > 0 {
 		r.collab = true
-		s.busy[r.agent] = append(s.busy[r.agent], r)
+		s.busy[r.key()] = append(s.busy[r.key()], r)
 	}
 	s.runs[root] = r
 	s.ownerOf(n.Owner).runs++

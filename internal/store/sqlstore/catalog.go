@@ -11,6 +11,7 @@ import (
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // catalogTopic is the topic of notifications that the catalog has changed. All other topics, except
@@ -115,11 +116,12 @@ func (s *Store) idle(ctx context.Context, q querier, ids []string) error {
 		}
 	}
 	for _, id := range ids {
-		if _, err := s.lockEntry(ctx, q, id); err != nil {
+		account, _, err := s.lockEntry(ctx, q, id)
+		if err != nil {
 			return err
 		}
 		var n int
-		if err := q.scan(ctx, []any{&n}, `SELECT count(*) FROM collaboration_slot WHERE team = $1`, id); err != nil {
+		if err := q.scan(ctx, []any{&n}, `SELECT count(*) FROM collaboration_slot WHERE team = $1`, agent.KeyOf(account, id)); err != nil {
 			return err
 		}
 		if n > 0 {
@@ -129,14 +131,13 @@ func (s *Store) idle(ctx context.Context, q querier, ids []string) error {
 	return nil
 }
 
-// lockEntry locks an entry until the transaction ends and reports whether it exists.
-func (s *Store) lockEntry(ctx context.Context, q querier, id string) (bool, error) {
-	var version int64
-	err := q.scan(ctx, []any{&version}, `SELECT version FROM catalog WHERE id = $1`+s.db.lock(), id)
+// lockEntry locks an entry until the transaction ends. It returns its account, and whether it exists.
+func (s *Store) lockEntry(ctx context.Context, q querier, id string) (account string, there bool, err error) {
+	err = q.scan(ctx, []any{&account}, `SELECT account FROM catalog WHERE id = $1`+s.db.lock(), id)
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		return "", false, nil
 	}
-	return err == nil, err
+	return account, err == nil, err
 }
 
 // alreadyOurs returns nil if the recorded change is the caller's own, whose first attempt was

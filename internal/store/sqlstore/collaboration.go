@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // collaborate creates a task that occupies one of its agent's slots. It reads before it writes, so
 // that a refused request has written nothing.
 func (s *Store) collaborate(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
-	team, root := n.Accepted.GetAgent(), n.Accepted.GetTaskId()
+	team, root := store.AgentKey(n.Accepted), n.Accepted.GetTaskId()
 	if known, err := s.request(ctx, q, n.Owner, team, "", n.MessageID); err == nil && n.MessageID != "" {
 		if known.id == root {
 			return root, false, nil // created by an attempt whose reply was lost
@@ -24,7 +25,7 @@ func (s *Store) collaborate(ctx context.Context, q querier, n a2a.New, o *op) (r
 		return "", false, err
 	}
 	if n.Entry != "" {
-		if there, err := s.lockEntry(ctx, q, n.Entry); err != nil || !there {
+		if _, there, err := s.lockEntry(ctx, q, n.Entry); err != nil || !there {
 			return "", false, cmp.Or(err, refuse(a2a.ErrDeleted))
 		}
 	}
@@ -74,7 +75,7 @@ WHERE (SELECT count(*)` + running + ` AND s.team = $3) < $5 ON CONFLICT DO NOTHI
 // take takes a slot of a team. The error is a2a.ErrBusy if as many collaborations of the team and the
 // account are running as n allows, and a2a.ErrAccountBusy if as many of the account are.
 func take(ctx context.Context, s *Store, q querier, n a2a.New) error {
-	account, team, now := a2a.AccountOf(n.Owner)+"/", n.Accepted.GetAgent(), s.now()
+	account, team, now := a2a.AccountOf(n.Owner)+"/", store.AgentKey(n.Accepted), s.now()
 	var version int64 // the lock lets only one replica count at a time: others may take other slots
 	if err := q.scan(ctx, []any{&version}, `SELECT version FROM halt_version`+s.db.lock()); err != nil {
 		return err
@@ -103,17 +104,17 @@ func take(ctx context.Context, s *Store, q querier, n a2a.New) error {
 	}
 }
 
-// Collaborations returns the collaborations of an agent that have not ended, of all owners.
-func (s *Store) Collaborations(ctx context.Context, agent string) ([]a2a.Key, error) {
+// Collaborations returns the collaborations of an agent that have not ended, of all owners; see agent.KeyOf.
+func (s *Store) Collaborations(ctx context.Context, key string) ([]a2a.Key, error) {
 	var keys []a2a.Key
 	err := each(ctx, s.db.reader(), func() { keys = nil }, func(r *sql.Rows) error {
 		var k a2a.Key
 		err := r.Scan(&k.ID, &k.Owner)
 		keys = append(keys, k)
 		return err
-	}, `SELECT s.id, run.owner FROM collaboration_slot AS s JOIN run ON run.id = s.id WHERE s.team = $1 ORDER BY s.slot`, agent)
+	}, `SELECT s.id, run.owner FROM collaboration_slot AS s JOIN run ON run.id = s.id WHERE s.team = $1 ORDER BY s.slot`, key)
 	if err != nil {
-		return nil, s.unrecorded(fmt.Errorf("read the collaborations of %s: %w", agent, err))
+		return nil, s.unrecorded(fmt.Errorf("read the collaborations of %s: %w", key, err))
 	}
 	return keys, nil
 }

@@ -40,7 +40,7 @@ var tables = []struct{ name, columns, key string }{
 	{"api_key", "id, hash, body", "id"},
 	{"cost", "root, " + costKeys + ", seq, " + costColumns, "root, " + costKeys},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
-	{"task", "id, owner, agent, context_id, state, status_at, visible, brief, snap_seq, snap_sum, snap", "id"},
+	{"task", "id, owner, agent, agent_account, context_id, state, status_at, visible, brief, snap_seq, snap_sum, snap", "id"},
 	{"run", "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push, parked, halted", "id"},
 }
 

@@ -98,7 +98,7 @@ func (s *Store) Halt(ctx context.Context, h *teamv1.Halt, may halt.May) error {
 			return err
 		}
 		if may != nil {
-			present, err := haltOf(ctx, q, h.GetKind(), h.GetName())
+			present, err := haltOf(ctx, q, h.GetKind(), halt.KeyOf(h))
 			if err != nil {
 				return err
 			}
@@ -106,11 +106,11 @@ func (s *Store) Halt(ctx context.Context, h *teamv1.Halt, may halt.May) error {
 				return err
 			}
 		}
-		if _, err := q.exec(ctx, `DELETE FROM halt_task WHERE version IN (SELECT version FROM halt WHERE kind = $1 AND name = $2)`, int64(h.GetKind()), h.GetName()); err != nil {
+		if _, err := q.exec(ctx, `DELETE FROM halt_task WHERE version IN (SELECT version FROM halt WHERE kind = $1 AND name = $2)`, int64(h.GetKind()), halt.KeyOf(h)); err != nil {
 			return err
 		}
 		if _, err := q.exec(ctx, `INSERT INTO halt (kind, name, version, body) VALUES ($1, $2, $3, $4)
-ON CONFLICT (kind, name) DO UPDATE SET version = excluded.version, body = excluded.body`, int64(h.GetKind()), h.GetName(), version, body); err != nil {
+ON CONFLICT (kind, name) DO UPDATE SET version = excluded.version, body = excluded.body`, int64(h.GetKind()), halt.KeyOf(h), version, body); err != nil {
 			return err
 		}
 		if err := s.wakeHalted(ctx, q); err != nil { // they may wait for the halt that is replaced
@@ -127,9 +127,9 @@ ON CONFLICT (kind, name) DO UPDATE SET version = excluded.version, body = exclud
 }
 
 // haltOf reads a halt; it returns nil if the halt is not in force.
-func haltOf(ctx context.Context, q querier, kind teamv1.HaltKind, name string) (*teamv1.Halt, error) {
+func haltOf(ctx context.Context, q querier, kind teamv1.HaltKind, key string) (*teamv1.Halt, error) {
 	h, err := scanHalt(func(to ...any) error {
-		return q.scan(ctx, to, `SELECT body, version FROM halt WHERE kind = $1 AND name = $2`, int64(kind), name)
+		return q.scan(ctx, to, `SELECT body, version FROM halt WHERE kind = $1 AND name = $2`, int64(kind), key)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil //nolint:nilnil // it is not in force
@@ -161,7 +161,8 @@ func (s *Store) reachRuns(ctx context.Context, q querier, h *teamv1.Halt, versio
 	case teamv1.HaltKind_HALT_KIND_OWNER:
 		covered = `owner = $1`
 	case teamv1.HaltKind_HALT_KIND_TEAM, teamv1.HaltKind_HALT_KIND_AGENT:
-		covered = `id IN (SELECT id FROM task WHERE agent = $1)`
+		name = halt.KeyOf(h)
+		covered = `id IN (SELECT id FROM task WHERE ` + agentKey + ` = $1)`
 	default:
 		return nil // a model or a tool covers no whole run
 	}
@@ -184,13 +185,13 @@ func (s *Store) wakeHalted(ctx context.Context, q querier) error {
 }
 
 // EndHalt implements halt.Store.
-func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, name string, may halt.May) (*teamv1.Halt, error) {
+func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, key string, may halt.May) (*teamv1.Halt, error) {
 	var h *teamv1.Halt
 	err := s.changeIf(ctx, func(ctx context.Context, q querier) (bool, error) {
 		if _, err := haltVersion(ctx, q, s.db.lock()); err != nil {
 			return false, err
 		}
-		present, err := haltOf(ctx, q, kind, name)
+		present, err := haltOf(ctx, q, kind, key)
 		if err != nil || present == nil {
 			return false, err // or an attempt before this one has ended it, and h is set
 		}

@@ -28,9 +28,12 @@ const mine = `($2 = '' OR EXISTS (SELECT 1 FROM request WHERE request.owner = $3
 // insertRun stores the run of a new task.
 const insertRun = `INSERT INTO run (id, owner, seq, bytes, due, definition, push) SELECT $1, $3, 1, $4, $5, $6, $7 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
+// agentKey is the key of the agent of a row of task; see agent.KeyOf.
+const agentKey = `CASE WHEN agent_account = '' THEN agent ELSE agent_account || ':' || agent END`
+
 // insertTask stores the task row of a new task.
-const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible, brief)
-SELECT $1, $3, $4, $5, $6, $7, $8, $9 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible, brief, agent_account)
+SELECT $1, $3, $4, $5, $6, $7, $8, $9, $10 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
 // insertFirst stores the first event of a new task.
 const insertFirst = `INSERT INTO event (id, seq, scope, delta, sum, body) SELECT $1, 1, '', 0, $4, $5 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
@@ -54,7 +57,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (root string, existed boo
 	}
 	if n.Push != nil {
 		if err := s.roomForPush(ctx, s.db.reader(), n.Owner); err != nil {
-			if _, known := s.Sent(ctx, n.Owner, n.Accepted.GetAgent(), n.MessageID); known != nil {
+			if _, known := s.Sent(ctx, n.Owner, store.AgentKey(n.Accepted), n.MessageID); known != nil {
 				return "", false, answer(err)
 			}
 		}
@@ -97,12 +100,12 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 	o := &op{root: id, size: e.size}
 	if n.MessageID != "" {
 		o.stmts = append(o.stmts, stmt{insertRequest, []any{
-			n.Owner, store.AgentOf(n.MessageID, acc.GetAgent()), "", n.MessageID, n.Digest, id, int64(0), at, s.expired(n.MessageID, at),
+			n.Owner, store.AgentOf(n.MessageID, store.AgentKey(acc)), "", n.MessageID, n.Digest, id, int64(0), at, s.expired(n.MessageID, at),
 		}})
 	}
 	o.stmts = append(o.stmts,
 		stmt{insertRun, []any{id, n.MessageID, n.Owner, int64(e.size), at, definitionOf(acc), flag(n.Push != nil)}},
-		stmt{insertTask, []any{id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, flag(l.visible), flag(acc.GetCollaboration() != nil)}},
+		stmt{insertTask, []any{id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, flag(l.visible), flag(acc.GetCollaboration() != nil), acc.GetPins().GetAccounts()[acc.GetAgent()]}},
 		stmt{insertFirst, []any{id, n.MessageID, n.Owner, e.sum, e.body}},
 	)
 	for _, v := range e.blobs {
@@ -131,7 +134,7 @@ func runAt(n a2a.New) int { return int(flag(n.MessageID != "")) }
 func (s *Store) created(ctx context.Context, q querier, n a2a.New, o *op) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
 	if n.MessageID != "" && o.affected[0] == 0 { // the message is known
-		r, err := s.request(ctx, q, n.Owner, n.Accepted.GetAgent(), "", n.MessageID)
+		r, err := s.request(ctx, q, n.Owner, store.AgentKey(n.Accepted), "", n.MessageID)
 		if err != nil {
 			return "", false, err
 		}
@@ -242,7 +245,7 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 type put struct {
 	s            *Store
 	sender, root string
-	agent        string // agent of the task, if the key belongs to the sender
+	agent        string // key of the agent of the task, if the key belongs to the sender
 	in           *teamv1.Inbound
 	digest       []byte
 	child        *project.Fold // fold of the child that the input is for; nil for the root
@@ -272,7 +275,7 @@ func (p *put) write(ctx context.Context, q querier) error {
 	}
 	if p.in.GetKey() != "" {
 		if p.space() == "" {
-			if err := q.scan(ctx, []any{&p.agent}, `SELECT agent FROM task WHERE id = $1`, p.root); err != nil {
+			if err := q.scan(ctx, []any{&p.agent}, `SELECT `+agentKey+` FROM task WHERE id = $1`, p.root); err != nil {
 				return refuseNone(err)
 			}
 		}

@@ -156,7 +156,7 @@ func slots(t *testing.T, open Open) {
 func slotsOfDefined(t *testing.T, open Open) {
 	defined := func(id string, most int) a2a.New {
 		n := collaboration(id, most)
-		n.Entry = "a"
+		n.Entry, n.Accepted.Pins = "a", &teamv1.Pins{Accounts: map[string]string{n.Accepted.GetAgent(): "acme"}}
 		return n
 	}
 	t.Run("R-001-30 a team of the catalog is not deleted while it has one, and begins none once it is", func(t *testing.T) {
