@@ -117,19 +117,27 @@ type Stored struct {
 	ChangedBy string
 }
 
-// most is the largest amount that a row counts. A sum of a thousand of them does not overflow.
-const most = 1 << 53
+// most is the largest amount that a row counts, and mostSum the largest sum of rows: two of these can be added.
+const (
+	most    = 1 << 53
+	mostSum = 1 << 61
+)
 
-// counted returns c as a row counts it: what is not limited counts as nothing.
+// counted returns what is held of c as a row counts it: what is not limited counts as nothing.
 func counted(c agent.Cost) agent.Cost {
-	return agent.Cost{Tokens: countedAmount(c.Tokens), Micros: countedAmount(c.Micros)}
+	if c.Tokens == agent.Unlimited {
+		c.Tokens = 0
+	}
+	if c.Micros == agent.Unlimited {
+		c.Micros = 0
+	}
+	return saturated(c)
 }
 
-func countedAmount(n int64) int64 {
-	if n == agent.Unlimited {
-		return 0
-	}
-	return min(max(n, 0), most)
+// saturated returns what was spent as a row counts it: amounts that are too large, as sums that would
+// overflow are, count as the largest one.
+func saturated(c agent.Cost) agent.Cost {
+	return agent.Cost{Tokens: min(max(c.Tokens, 0), most), Micros: min(max(c.Micros, 0), most)}
 }
 
 // Sums are what the runs of an account use together, by day, and in flight.
@@ -162,7 +170,7 @@ func (b Booking) Apply(rows []Row, sums *Sums) Booked {
 		}
 	}
 	for _, r := range b.Rows {
-		l.set(r.Day, counted(r.Held), counted(r.Spent))
+		l.set(r.Day, counted(r.Held), saturated(r.Spent))
 	}
 	res := Booked{}
 	if r := b.Reserve; r != nil {
@@ -211,10 +219,8 @@ func (r *Reserve) cannotFit(use Use) bool {
 
 // free returns what is left of a limit. What is not limited is Unlimited.
 func free(limit, spent, held, credit agent.Cost) agent.Cost {
-	return agent.Cost{
-		Tokens: freeAmount(limit.Tokens, spent.Tokens+held.Tokens-credit.Tokens),
-		Micros: freeAmount(limit.Micros, spent.Micros+held.Micros-credit.Micros),
-	}
+	used := spent.Plus(held)
+	return agent.Cost{Tokens: freeAmount(limit.Tokens, used.Tokens-credit.Tokens), Micros: freeAmount(limit.Micros, used.Micros-credit.Micros)}
 }
 
 func freeAmount(limit, used int64) int64 {
@@ -275,7 +281,7 @@ func (l *balances) use(day string) Use {
 	return u
 }
 
-// changed returns a sum after one of its amounts has changed.
+// changed returns a sum after one of its amounts has changed, at most mostSum.
 func changed(sum, before, after agent.Cost) agent.Cost {
-	return agent.Cost{Tokens: sum.Tokens - before.Tokens + after.Tokens, Micros: sum.Micros - before.Micros + after.Micros}
+	return agent.Cost{Tokens: min(sum.Tokens-before.Tokens+after.Tokens, mostSum), Micros: min(sum.Micros-before.Micros+after.Micros, mostSum)}
 }

@@ -91,7 +91,7 @@ func (a *Accounts) Open(ctx context.Context, o Opening) (*RunAccount, error) {
 		a: a, o: o, id: Run{account, o.Claim.Root, o.Claim.Epoch}, line: a.lineOf(account), op: make(chan struct{}, 1),
 		lastLeft: l.PerDay.Min(l.InFlight),
 	}
-	if r.rows, err = a.c.Ledger.OpenUse(ctx, r.id, l.Day(a.c.Clock()), counted(o.Spent)); err != nil {
+	if r.rows, err = a.c.Ledger.OpenUse(ctx, r.id, l.Day(a.c.Clock()), saturated(o.Spent)); err != nil {
 		return nil, err
 	}
 	adopt := false
@@ -347,7 +347,7 @@ func (h *hold) Settle(spent agent.Cost) {
 	if h.keep {
 		r.kept = changed(r.kept, h.c, agent.Cost{})
 	}
-	r.settled = append(r.settled, settlement{h.day, h.c, counted(spent)})
+	r.settled = append(r.settled, settlement{h.day, h.c, saturated(spent)})
 	if !r.writing && r.ctx.Err() == nil {
 		r.writing = true
 		r.work.Go(r.write)
@@ -400,7 +400,7 @@ func (r *RunAccount) Sync(ctx context.Context, spent, held agent.Cost) error {
 	r.kept = agent.Cost{}
 	r.mu.Unlock()
 	_, rows := r.unwritten()
-	rows = r.balanced(rows, changed(counted(spent), r.before, agent.Cost{}), counted(held))
+	rows = r.balanced(rows, changed(saturated(spent), r.before, agent.Cost{}), counted(held))
 	if slices.Equal(rows, r.rows) && !some && !r.unsure {
 		return nil
 	}

@@ -90,6 +90,7 @@ func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	r := &teamv1.TeamRun{
 		Seq: f.seq, Questions: f.Questions(), Paused: f.Paused(), FailedDelegations: f.delegations(f.failed), CancelRequested: f.canceling(),
 		Warnings: f.warnings, Receipt: f.ended.GetReceipt(), Error: f.ended.GetError(), Spent: f.ended.GetSpent(),
+		Budgets: f.ended.GetBudgets(),
 	}
 	if ev != nil {
 		r.Seq = ev.GetSeq()

@@ -32,6 +32,7 @@ type Store interface {
 	board.Store
 	account.Ledger
 	account.Counts
+	account.Shares
 	cost.Store
 	halt.Store
 	audit.Store

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,8 +123,10 @@ type Budget struct {
 	tree   *tree
 	parent *Budget
 	setBy  string // path of the agent that set the limit; empty for the caller of the run
+	scope  string // in which the limit applies
 	limit  Cost
-	share  int64 // number of siblings that share the parent's budget
+	source Source // from which the limit is raised as needed; nil if it is not
+	share  int64  // number of siblings that share the parent's budget
 
 	reserved bool     // the limit is reserved in the parent, so nodes above are not checked
 	kept     bool     // reserved for later work; Acquire does not wait for its release
@@ -152,6 +156,63 @@ type tree struct {
 // limit, or empty if the caller of the run did. spent is what was spent before.
 func NewBudget(setBy string, limit, spent Cost) *Budget {
 	return &Budget{tree: &tree{}, setBy: setBy, limit: limit, share: 1, spent: spent}
+}
+
+// Source is where a run that another one has caused takes what it needs from the budgets that it shares with
+// all runs of the same message. It is safe for concurrent use.
+type Source interface {
+	// Draw takes w.Most from the shared budgets, or as much of it as they have, at least w.Least. With w.Part
+	// it takes no more than a part of what they have, but not less than w.Least. If other runs hold what is
+	// missing, it waits for a limited time if wait is set. The error is BUDGET_EXCEEDED, the cause of ctx, or
+	// that of the store. Other fields of w are not used.
+	Draw(ctx context.Context, w Want, wait bool) (Cost, error)
+	// Left returns about how much could be taken now, without reading the store. What is not limited is
+	// Unlimited.
+	Left() Cost
+}
+
+// stricter returns the smaller one of a limit, nil if there is none, and another one.
+func stricter(limit *int64, n int64) *int64 {
+	if n == Unlimited || limit != nil && *limit < n {
+		return limit
+	}
+	return &n
+}
+
+// From makes s the source from which the limit of the root b is raised as needed, and returns b. It must be
+// called before b is used.
+func (b *Budget) From(s Source) *Budget {
+	b.source = s
+	return b
+}
+
+// At returns b, whose limit applies in a scope of the run. It must be called before b is used.
+func (b *Budget) At(scope string) *Budget {
+	b.scope = scope
+	return b
+}
+
+// Shared returns the limits of b and of the nodes above it that apply to everything that is begun in b, also to
+// what outlives the run; outermost first. The limit of a root with a source is not included.
+func (b *Budget) Shared() []*teamv1.SharedBudget {
+	if b == nil {
+		return nil
+	}
+	b.tree.mu.Lock()
+	defer b.tree.mu.Unlock()
+	var list []*teamv1.SharedBudget
+	for n := b; n != nil && !n.reserved && n.source == nil; n = n.parent {
+		if n.limit == NoLimit() {
+			continue
+		}
+		if len(list) == 0 || list[len(list)-1].GetScope() != n.scope {
+			list = append(list, &teamv1.SharedBudget{Scope: n.scope, SetBy: n.setBy})
+		}
+		s := list[len(list)-1] // a team and its caller may both limit the same work
+		s.MaxTokens, s.MaxCostMicros = stricter(s.MaxTokens, n.limit.Tokens), stricter(s.MaxCostMicros, n.limit.Micros)
+	}
+	slices.Reverse(list)
+	return list
 }
 
 // Child returns a new node below b with its own limit, or a root if b is nil. spent is what was
@@ -265,10 +326,19 @@ func (b *Budget) Reserve(c Cost) (*Budget, error) {
 // it is like Reserve. What the tree has is then also reserved in the account, if it has limits; the
 // error may be that of Account.Reserve.
 func (b *Budget) Acquire(ctx context.Context, w Want) (*Budget, error) {
-	for {
+	for wait := false; ; {
+		short, err := b.draw(ctx, w, wait)
+		if err != nil {
+			return nil, err
+		}
 		r, freed, err := b.take(w)
 		switch {
 		case freed != nil:
+		case err != nil && short != nil && !wait: // nothing of this run will be released
+			wait = true
+			continue
+		case err != nil && short != nil:
+			return nil, short
 		case r == nil || err != nil:
 			return nil, err
 		default:
@@ -280,6 +350,53 @@ func (b *Budget) Acquire(ctx context.Context, w Want) (*Budget, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// draw raises the limit of the root from its source, if it has one and has less left than w. short says that
+// the source has less than the minimum, after a time if wait is set.
+func (b *Budget) draw(ctx context.Context, w Want, wait bool) (short *Error, err error) {
+	root := b.drawing()
+	if root == nil {
+		return nil, nil
+	}
+	root.tree.mu.Lock()
+	free := root.limit.minus(root.spent).minus(root.held)
+	if w.Instead != nil && w.Instead.reserved && !w.Instead.settled {
+		free = free.Plus(w.Instead.limit.Min(root.held))
+	}
+	root.tree.mu.Unlock()
+	need := Want{Least: w.Least.minus(free), Most: w.Most.minus(free), Part: w.Part}
+	if need.Most == (Cost{}) {
+		return nil, nil
+	}
+	c, err := root.source.Draw(ctx, need, wait)
+	switch e := (*Error)(nil); {
+	case errors.As(err, &e) && e.Reason == ReasonBudgetExceeded:
+		return e, nil
+	case err != nil:
+		return nil, err
+	}
+	root.tree.mu.Lock()
+	defer root.tree.mu.Unlock()
+	root.limit = root.limit.Plus(Cost{limitedAmount(c.Tokens), limitedAmount(c.Micros)})
+	return nil, nil
+}
+
+func limitedAmount(n int64) int64 {
+	if n == Unlimited {
+		return 0
+	}
+	return n
+}
+
+// drawing returns the root of b if its limit is raised from a source, and b is not below a reservation.
+func (b *Budget) drawing() *Budget {
+	for n := b; n != nil && !n.reserved; n = n.parent {
+		if n.source != nil {
+			return n
+		}
+	}
+	return nil
 }
 
 // take reserves w or returns an error. If the returned channel is not nil, the error is
@@ -316,14 +433,15 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 }
 
 // Room returns a BUDGET_EXCEEDED error if c would not be available even after all temporary
-// reservations were released. It reserves nothing.
+// reservations were released. It reserves nothing. If the root has a source, what that has is known only when
+// it is drawn, and Room returns nil.
 func (b *Budget) Room(c Cost) error {
 	if b == nil {
 		return nil
 	}
 	b.tree.mu.Lock()
 	defer b.tree.mu.Unlock()
-	if _, later, _ := b.left(); !later.Covers(c) {
+	if _, later, _ := b.left(); !later.Covers(c) && b.drawing() == nil {
 		return b.exceeded(c)
 	}
 	return nil
@@ -493,7 +611,24 @@ func (b *Budget) Left() Cost {
 	b.tree.mu.Lock()
 	defer b.tree.mu.Unlock()
 	free, _, _ := b.left()
+	if root := b.drawing(); root != nil {
+		limit := root.limit
+		root.limit = limit.Plus(root.source.Left())
+		free, _, _ = b.left()
+		root.limit = limit
+	}
 	return free.Min(most)
+}
+
+// Drawn returns what b, a root, has left of its limit as it is now, without what a source may add.
+func (b *Budget) Drawn() Cost {
+	if b == nil {
+		return NoLimit()
+	}
+	b.tree.mu.Lock()
+	defer b.tree.mu.Unlock()
+	free, _, _ := b.left()
+	return free
 }
 
 // Spent returns what was spent by b and everything below it and has been settled.

@@ -394,7 +394,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	config.Admit, config.AdmitGrant, config.MaxCollaborations = accounts.Admit, accounts.AdmitGrant, accounts.MaxCollaborations
 	h := a2a.NewHandler(config)
 	runner := &drive.Runner{
-		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
+		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Shares: c.Store, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
 	}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned

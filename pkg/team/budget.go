@@ -19,7 +19,7 @@ func (p *process) bindBudget(ctx context.Context) context.Context {
 	b := agent.BudgetOf(ctx)
 	if limit := agent.LimitOf(p.cfg.Limits); limit != agent.NoLimit() {
 		recorded := p.req.GetRecorded()
-		b = b.Child(p.Path, limit, agent.BookedOn(recorded)).Holding(agent.HeldOn(recorded))
+		b = b.Child(p.Path, limit, agent.BookedOn(recorded)).At(p.req.GetScope()).Holding(agent.HeldOn(recorded))
 		if p.cfg.Limits.GetOnLimit() == teamv1.OnLimit_ASK {
 			p.asking = b.Asking(p.cfg.Limits.GetAskRoles(), agent.SpentBy(recorded))
 		}

@@ -215,17 +215,8 @@ func randomRuns(t *testing.T, db database, runs int, seed uint64) {
 	if err := os.WriteFile(file, []byte(strings.NewReplacer("LLM", llm.URL, "ROOT", llm.Root).Replace(randomFile)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url, replicas := db.url(t), map[string]int{"sqlite": 1, "postgres": 2}[db.name]
-	var servers []*randomServer
-	for range replicas {
-		s := &randomServer{start: command{config: file, store: url, dir: t.ArtifactDir(), args: db.args}}
-		var err error
-		if s.now, err = s.start.start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.now.end(syscall.SIGKILL) })
-		servers = append(servers, s)
-	}
+	servers := startRandom(t, db, file)
+	replicas := len(servers)
 	dice := rand.New(rand.NewPCG(seed, 1))
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute+time.Duration(runs)*time.Second, errors.New("the runs have not ended in time"))
 	defer cancel()
@@ -250,7 +241,7 @@ func randomRuns(t *testing.T, db database, runs int, seed uint64) {
 	}
 	done := make(chan struct{})
 	go func() { players.Wait(); close(done) }()
-	kills := killAtRandom(t, servers, answers.arrived, done, dice)
+	kills := killAtRandom(t, servers, answers.arrived, done, dice, 40)
 	<-done
 	if t.Failed() {
 		t.Fatalf("the log of a server:\n%s", servers[0].now.tail())
@@ -282,9 +273,26 @@ func randomRuns(t *testing.T, db database, runs int, seed uint64) {
 	t.Logf("%d replicas, %d runs, %d requests, %d kills; %d runs with estimates, %d failed; spent %s USD", replicas, runs, len(llm.Requests()), kills, estimated, failed, agent.Dollars(sum.GetCostMicros()))
 }
 
-// killAtRandom kills a server at random requests until the runs are done, and returns how often.
-func killAtRandom(t *testing.T, servers []*randomServer, arrived, done <-chan struct{}, dice *rand.Rand) (kills int) {
-	for left := 5 + dice.IntN(40); ; left-- {
+// startRandom starts servers with one store: two if the store can have several.
+func startRandom(t *testing.T, db database, file string) (servers []*randomServer) {
+	t.Helper()
+	url := db.url(t)
+	for range map[string]int{"sqlite": 1, "postgres": 2}[db.name] {
+		s := &randomServer{start: command{config: file, store: url, dir: t.ArtifactDir(), args: db.args}}
+		var err error
+		if s.now, err = s.start.start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.now.end(syscall.SIGKILL) })
+		servers = append(servers, s)
+	}
+	return servers
+}
+
+// killAtRandom kills a server at random requests until the runs are done, and returns how often. The first kill is
+// after at most 5 and most requests.
+func killAtRandom(t *testing.T, servers []*randomServer, arrived, done <-chan struct{}, dice *rand.Rand, most int) (kills int) {
+	for left := 5 + dice.IntN(most); ; left-- {
 		select {
 		case <-done:
 			return kills
@@ -298,7 +306,7 @@ func killAtRandom(t *testing.T, servers []*randomServer, arrived, done <-chan st
 			return kills
 		}
 		kills++
-		left = 5 + dice.IntN(60)
+		left = 5 + dice.IntN(most*3/2)
 	}
 }
 

@@ -282,7 +282,7 @@ func (x Step_Inner) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Inner.Descriptor instead.
 func (Step_Inner) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // Kind is the kind of a step's work.
@@ -360,7 +360,7 @@ func (x Step_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Step_Kind.Descriptor instead.
 func (Step_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7, 1}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8, 1}
 }
 
 // Kind is the kind of a question.
@@ -425,7 +425,7 @@ func (x Asked_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Asked_Kind.Descriptor instead.
 func (Asked_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // Decision is what was decided.
@@ -483,7 +483,7 @@ func (x Approval_Decision) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Approval_Decision.Descriptor instead.
 func (Approval_Decision) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Action is what people chose.
@@ -540,7 +540,7 @@ func (x ToolAnswer_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolAnswer_Action.Descriptor instead.
 func (ToolAnswer_Action) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Command is a command of the caller.
@@ -601,7 +601,7 @@ func (x Commanded_Command) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Commanded_Command.Descriptor instead.
 func (Commanded_Command) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // Stage says which message was checked.
@@ -662,7 +662,7 @@ func (x Checked_Stage) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Checked_Stage.Descriptor instead.
 func (Checked_Stage) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // Event is one entry of a root task's journal. Agents yield events, the store keeps them, and
@@ -1161,6 +1161,9 @@ type Accepted struct {
 	Branch bool `protobuf:"varint,21,opt,name=branch,proto3" json:"branch,omitempty"`
 	// Brief of the collaboration; unset if the task is not one.
 	Collaboration *Brief `protobuf:"bytes,22,opt,name=collaboration,proto3" json:"collaboration,omitempty"`
+	// Set if another run caused this one: the budgets that the run shares with that run and all others of
+	// the same message.
+	Budgets       []*SharedBudget `protobuf:"bytes,23,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1342,6 +1345,13 @@ func (x *Accepted) GetCollaboration() *Brief {
 	return nil
 }
 
+func (x *Accepted) GetBudgets() []*SharedBudget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
 // Brief is the goal of a collaboration and its bounds. All agents that work on it may read it.
 type Brief struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1506,6 +1516,125 @@ func (x *Detached) GetTeam() string {
 	return ""
 }
 
+// SharedBudget is the limit of a team, or of a caller, on everything that one run of it causes: also the
+// detached tasks that it begins, and the runs that these wake.
+type SharedBudget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The root task whose run has the limit.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The scope in which it applies there.
+	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Path of the team that sets the limit; empty for the caller.
+	SetBy string `protobuf:"bytes,3,opt,name=set_by,json=setBy,proto3" json:"set_by,omitempty"`
+	// Maximum number of tokens; unset means no limit.
+	MaxTokens *int64 `protobuf:"varint,4,opt,name=max_tokens,json=maxTokens,proto3,oneof" json:"max_tokens,omitempty"`
+	// Maximum cost, in millionths of a USD; unset means no limit.
+	MaxCostMicros *int64 `protobuf:"varint,5,opt,name=max_cost_micros,json=maxCostMicros,proto3,oneof" json:"max_cost_micros,omitempty"`
+	// At the end of a run: the tokens that all these runs together have spent.
+	SpentTokens int64 `protobuf:"varint,6,opt,name=spent_tokens,json=spentTokens,proto3" json:"spent_tokens,omitempty"`
+	// The money that they have spent.
+	SpentCostMicros int64 `protobuf:"varint,7,opt,name=spent_cost_micros,json=spentCostMicros,proto3" json:"spent_cost_micros,omitempty"`
+	// The tokens that those that continue have reserved.
+	HeldTokens int64 `protobuf:"varint,8,opt,name=held_tokens,json=heldTokens,proto3" json:"held_tokens,omitempty"`
+	// The money that they have reserved.
+	HeldCostMicros int64 `protobuf:"varint,9,opt,name=held_cost_micros,json=heldCostMicros,proto3" json:"held_cost_micros,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *SharedBudget) Reset() {
+	*x = SharedBudget{}
+	mi := &file_team_v1_event_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SharedBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SharedBudget) ProtoMessage() {}
+
+func (x *SharedBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_event_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SharedBudget.ProtoReflect.Descriptor instead.
+func (*SharedBudget) Descriptor() ([]byte, []int) {
+	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SharedBudget) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *SharedBudget) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *SharedBudget) GetSetBy() string {
+	if x != nil {
+		return x.SetBy
+	}
+	return ""
+}
+
+func (x *SharedBudget) GetMaxTokens() int64 {
+	if x != nil && x.MaxTokens != nil {
+		return *x.MaxTokens
+	}
+	return 0
+}
+
+func (x *SharedBudget) GetMaxCostMicros() int64 {
+	if x != nil && x.MaxCostMicros != nil {
+		return *x.MaxCostMicros
+	}
+	return 0
+}
+
+func (x *SharedBudget) GetSpentTokens() int64 {
+	if x != nil {
+		return x.SpentTokens
+	}
+	return 0
+}
+
+func (x *SharedBudget) GetSpentCostMicros() int64 {
+	if x != nil {
+		return x.SpentCostMicros
+	}
+	return 0
+}
+
+func (x *SharedBudget) GetHeldTokens() int64 {
+	if x != nil {
+		return x.HeldTokens
+	}
+	return 0
+}
+
+func (x *SharedBudget) GetHeldCostMicros() int64 {
+	if x != nil {
+		return x.HeldCostMicros
+	}
+	return 0
+}
+
 // TransferTarget is a member that control can be handed to.
 type TransferTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1521,7 +1650,7 @@ type TransferTarget struct {
 
 func (x *TransferTarget) Reset() {
 	*x = TransferTarget{}
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1533,7 +1662,7 @@ func (x *TransferTarget) String() string {
 func (*TransferTarget) ProtoMessage() {}
 
 func (x *TransferTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[4]
+	mi := &file_team_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1546,7 +1675,7 @@ func (x *TransferTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferTarget.ProtoReflect.Descriptor instead.
 func (*TransferTarget) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TransferTarget) GetId() string {
@@ -1586,7 +1715,7 @@ type Pins struct {
 
 func (x *Pins) Reset() {
 	*x = Pins{}
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1727,7 @@ func (x *Pins) String() string {
 func (*Pins) ProtoMessage() {}
 
 func (x *Pins) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[5]
+	mi := &file_team_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1740,7 @@ func (x *Pins) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pins.ProtoReflect.Descriptor instead.
 func (*Pins) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Pins) GetRevisions() map[string]string {
@@ -1652,7 +1781,7 @@ type Conversation struct {
 
 func (x *Conversation) Reset() {
 	*x = Conversation{}
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1793,7 @@ func (x *Conversation) String() string {
 func (*Conversation) ProtoMessage() {}
 
 func (x *Conversation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[6]
+	mi := &file_team_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1806,7 @@ func (x *Conversation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversation.ProtoReflect.Descriptor instead.
 func (*Conversation) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Conversation) GetContextId() string {
@@ -1754,7 +1883,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1766,7 +1895,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[7]
+	mi := &file_team_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1779,7 +1908,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Step) GetId() string {
@@ -1907,7 +2036,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1919,7 +2048,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[8]
+	mi := &file_team_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1932,7 +2061,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Refusal) GetOutcome() Outcome {
@@ -1966,7 +2095,7 @@ type Input struct {
 
 func (x *Input) Reset() {
 	*x = Input{}
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1978,7 +2107,7 @@ func (x *Input) String() string {
 func (*Input) ProtoMessage() {}
 
 func (x *Input) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[9]
+	mi := &file_team_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1991,7 +2120,7 @@ func (x *Input) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Input.ProtoReflect.Descriptor instead.
 func (*Input) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Input) GetMessage() *v1.Message {
@@ -2032,7 +2161,7 @@ type Ask struct {
 
 func (x *Ask) Reset() {
 	*x = Ask{}
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2173,7 @@ func (x *Ask) String() string {
 func (*Ask) ProtoMessage() {}
 
 func (x *Ask) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[10]
+	mi := &file_team_v1_event_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2186,7 @@ func (x *Ask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ask.ProtoReflect.Descriptor instead.
 func (*Ask) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ask) GetQuestion() string {
@@ -2132,7 +2261,7 @@ type Decided struct {
 
 func (x *Decided) Reset() {
 	*x = Decided{}
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2273,7 @@ func (x *Decided) String() string {
 func (*Decided) ProtoMessage() {}
 
 func (x *Decided) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[11]
+	mi := &file_team_v1_event_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2157,7 +2286,7 @@ func (x *Decided) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decided.ProtoReflect.Descriptor instead.
 func (*Decided) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Decided) GetSteps() []*Step {
@@ -2294,7 +2423,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2435,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[12]
+	mi := &file_team_v1_event_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2448,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Started) GetAttempt() int32 {
@@ -2410,7 +2539,7 @@ type Retried struct {
 
 func (x *Retried) Reset() {
 	*x = Retried{}
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2422,7 +2551,7 @@ func (x *Retried) String() string {
 func (*Retried) ProtoMessage() {}
 
 func (x *Retried) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[13]
+	mi := &file_team_v1_event_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2435,7 +2564,7 @@ func (x *Retried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retried.ProtoReflect.Descriptor instead.
 func (*Retried) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Retried) GetAttempt() int32 {
@@ -2518,14 +2647,16 @@ type Ended struct {
 	// Status message of the task at its end, in addition to the result.
 	Status *v1.Message `protobuf:"bytes,13,opt,name=status,proto3" json:"status,omitempty"`
 	// Verdict of a judgement. The result is the judge's answer.
-	Verdict       *Verdict `protobuf:"bytes,14,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Verdict *Verdict `protobuf:"bytes,14,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// At the end of a run: the budgets that it shares with other runs.
+	Budgets       []*SharedBudget `protobuf:"bytes,15,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2668,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[14]
+	mi := &file_team_v1_event_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2681,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ended) GetOutcome() Outcome {
@@ -2668,6 +2799,13 @@ func (x *Ended) GetVerdict() *Verdict {
 	return nil
 }
 
+func (x *Ended) GetBudgets() []*SharedBudget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
 type isEnded_Result interface {
 	isEnded_Result()
 }
@@ -2722,7 +2860,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2734,7 +2872,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[15]
+	mi := &file_team_v1_event_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2747,7 +2885,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Verdict) GetScore() float64 {
@@ -2794,7 +2932,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2944,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[16]
+	mi := &file_team_v1_event_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2957,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Turn) GetText() string {
@@ -2886,7 +3024,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2898,7 +3036,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[17]
+	mi := &file_team_v1_event_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2911,7 +3049,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ToolCall) GetId() string {
@@ -2950,7 +3088,7 @@ type ToolResult struct {
 
 func (x *ToolResult) Reset() {
 	*x = ToolResult{}
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3100,7 @@ func (x *ToolResult) String() string {
 func (*ToolResult) ProtoMessage() {}
 
 func (x *ToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[18]
+	mi := &file_team_v1_event_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3113,7 @@ func (x *ToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolResult.ProtoReflect.Descriptor instead.
 func (*ToolResult) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ToolResult) GetText() string {
@@ -3012,7 +3150,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3162,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[19]
+	mi := &file_team_v1_event_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3175,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Transfer) GetTo() string {
@@ -3084,7 +3222,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3234,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[20]
+	mi := &file_team_v1_event_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3247,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Spent) GetInputTokens() int64 {
@@ -3196,7 +3334,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3346,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[21]
+	mi := &file_team_v1_event_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3359,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Receipt) GetEntries() []*Receipt_Entry {
@@ -3254,14 +3392,16 @@ type Spawned struct {
 	// Agent that is woken by the end of the task, in the same conversation; empty means none.
 	Lead string `protobuf:"bytes,6,opt,name=lead,proto3" json:"lead,omitempty"`
 	// Team of the member. It also lends the member its model.
-	Team          string `protobuf:"bytes,7,opt,name=team,proto3" json:"team,omitempty"`
+	Team string `protobuf:"bytes,7,opt,name=team,proto3" json:"team,omitempty"`
+	// The limits of the run that the task shares.
+	Budgets       []*SharedBudget `protobuf:"bytes,8,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Spawned) Reset() {
 	*x = Spawned{}
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3273,7 +3413,7 @@ func (x *Spawned) String() string {
 func (*Spawned) ProtoMessage() {}
 
 func (x *Spawned) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[22]
+	mi := &file_team_v1_event_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3286,7 +3426,7 @@ func (x *Spawned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spawned.ProtoReflect.Descriptor instead.
 func (*Spawned) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Spawned) GetTaskId() string {
@@ -3338,6 +3478,13 @@ func (x *Spawned) GetTeam() string {
 	return ""
 }
 
+func (x *Spawned) GetBudgets() []*SharedBudget {
+	if x != nil {
+		return x.Budgets
+	}
+	return nil
+}
+
 // Bound ties a step to a task of a remote peer, so that a new owner of the run reattaches to that
 // task and does not send the message again.
 type Bound struct {
@@ -3360,7 +3507,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3372,7 +3519,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[23]
+	mi := &file_team_v1_event_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3385,7 +3532,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Bound) GetPeer() string {
@@ -3453,7 +3600,7 @@ type Asked struct {
 
 func (x *Asked) Reset() {
 	*x = Asked{}
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3612,7 @@ func (x *Asked) String() string {
 func (*Asked) ProtoMessage() {}
 
 func (x *Asked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[24]
+	mi := &file_team_v1_event_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3625,7 @@ func (x *Asked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asked.ProtoReflect.Descriptor instead.
 func (*Asked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Asked) GetQuestion() string {
@@ -3571,7 +3718,7 @@ type BudgetRequest struct {
 
 func (x *BudgetRequest) Reset() {
 	*x = BudgetRequest{}
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3730,7 @@ func (x *BudgetRequest) String() string {
 func (*BudgetRequest) ProtoMessage() {}
 
 func (x *BudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[25]
+	mi := &file_team_v1_event_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3743,7 @@ func (x *BudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetRequest.ProtoReflect.Descriptor instead.
 func (*BudgetRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BudgetRequest) GetLimit() string {
@@ -3682,7 +3829,7 @@ type ApprovalRequest struct {
 
 func (x *ApprovalRequest) Reset() {
 	*x = ApprovalRequest{}
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +3841,7 @@ func (x *ApprovalRequest) String() string {
 func (*ApprovalRequest) ProtoMessage() {}
 
 func (x *ApprovalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[26]
+	mi := &file_team_v1_event_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +3854,7 @@ func (x *ApprovalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalRequest.ProtoReflect.Descriptor instead.
 func (*ApprovalRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ApprovalRequest) GetBy() string {
@@ -3778,7 +3925,7 @@ type PlanRules struct {
 
 func (x *PlanRules) Reset() {
 	*x = PlanRules{}
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3790,7 +3937,7 @@ func (x *PlanRules) String() string {
 func (*PlanRules) ProtoMessage() {}
 
 func (x *PlanRules) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[27]
+	mi := &file_team_v1_event_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3803,7 +3950,7 @@ func (x *PlanRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRules.ProtoReflect.Descriptor instead.
 func (*PlanRules) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PlanRules) GetMembers() []string {
@@ -3850,7 +3997,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +4009,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[28]
+	mi := &file_team_v1_event_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +4022,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Approval) GetDecision() Approval_Decision {
@@ -3922,7 +4069,7 @@ type ToolQuestion struct {
 
 func (x *ToolQuestion) Reset() {
 	*x = ToolQuestion{}
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +4081,7 @@ func (x *ToolQuestion) String() string {
 func (*ToolQuestion) ProtoMessage() {}
 
 func (x *ToolQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[29]
+	mi := &file_team_v1_event_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4094,7 @@ func (x *ToolQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolQuestion.ProtoReflect.Descriptor instead.
 func (*ToolQuestion) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ToolQuestion) GetBy() string {
@@ -4012,7 +4159,7 @@ type ToolAnswer struct {
 
 func (x *ToolAnswer) Reset() {
 	*x = ToolAnswer{}
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4171,7 @@ func (x *ToolAnswer) String() string {
 func (*ToolAnswer) ProtoMessage() {}
 
 func (x *ToolAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[30]
+	mi := &file_team_v1_event_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4184,7 @@ func (x *ToolAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolAnswer.ProtoReflect.Descriptor instead.
 func (*ToolAnswer) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ToolAnswer) GetAction() ToolAnswer_Action {
@@ -4083,7 +4230,7 @@ type Answered struct {
 
 func (x *Answered) Reset() {
 	*x = Answered{}
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4095,7 +4242,7 @@ func (x *Answered) String() string {
 func (*Answered) ProtoMessage() {}
 
 func (x *Answered) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[31]
+	mi := &file_team_v1_event_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4108,7 +4255,7 @@ func (x *Answered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answered.ProtoReflect.Descriptor instead.
 func (*Answered) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Answered) GetQuestion() string {
@@ -4191,7 +4338,7 @@ type Received struct {
 
 func (x *Received) Reset() {
 	*x = Received{}
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4203,7 +4350,7 @@ func (x *Received) String() string {
 func (*Received) ProtoMessage() {}
 
 func (x *Received) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[32]
+	mi := &file_team_v1_event_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4216,7 +4363,7 @@ func (x *Received) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Received.ProtoReflect.Descriptor instead.
 func (*Received) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Received) GetMessage() *v1.Message {
@@ -4277,7 +4424,7 @@ type Commanded struct {
 
 func (x *Commanded) Reset() {
 	*x = Commanded{}
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4289,7 +4436,7 @@ func (x *Commanded) String() string {
 func (*Commanded) ProtoMessage() {}
 
 func (x *Commanded) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[33]
+	mi := &file_team_v1_event_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4302,7 +4449,7 @@ func (x *Commanded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commanded.ProtoReflect.Descriptor instead.
 func (*Commanded) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Commanded) GetCommand() Commanded_Command {
@@ -4397,7 +4544,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4409,7 +4556,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[34]
+	mi := &file_team_v1_event_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4422,7 +4569,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Halt) GetKind() HaltKind {
@@ -4499,7 +4646,7 @@ type Expired struct {
 
 func (x *Expired) Reset() {
 	*x = Expired{}
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4511,7 +4658,7 @@ func (x *Expired) String() string {
 func (*Expired) ProtoMessage() {}
 
 func (x *Expired) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[35]
+	mi := &file_team_v1_event_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4524,7 +4671,7 @@ func (x *Expired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expired.ProtoReflect.Descriptor instead.
 func (*Expired) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Expired) GetLimit() string {
@@ -4545,7 +4692,7 @@ type Observed struct {
 
 func (x *Observed) Reset() {
 	*x = Observed{}
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4557,7 +4704,7 @@ func (x *Observed) String() string {
 func (*Observed) ProtoMessage() {}
 
 func (x *Observed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[36]
+	mi := &file_team_v1_event_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4717,7 @@ func (x *Observed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed.ProtoReflect.Descriptor instead.
 func (*Observed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Observed) GetMembers() []*Observed_Member {
@@ -4606,7 +4753,7 @@ type Checked struct {
 
 func (x *Checked) Reset() {
 	*x = Checked{}
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +4765,7 @@ func (x *Checked) String() string {
 func (*Checked) ProtoMessage() {}
 
 func (x *Checked) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[37]
+	mi := &file_team_v1_event_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +4778,7 @@ func (x *Checked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked.ProtoReflect.Descriptor instead.
 func (*Checked) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Checked) GetStage() Checked_Stage {
@@ -4698,7 +4845,7 @@ type ArtifactUpdate struct {
 
 func (x *ArtifactUpdate) Reset() {
 	*x = ArtifactUpdate{}
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4857,7 @@ func (x *ArtifactUpdate) String() string {
 func (*ArtifactUpdate) ProtoMessage() {}
 
 func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[38]
+	mi := &file_team_v1_event_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +4870,7 @@ func (x *ArtifactUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactUpdate.ProtoReflect.Descriptor instead.
 func (*ArtifactUpdate) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ArtifactUpdate) GetArtifact() *v1.Artifact {
@@ -4762,7 +4909,7 @@ type Delta struct {
 
 func (x *Delta) Reset() {
 	*x = Delta{}
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4774,7 +4921,7 @@ func (x *Delta) String() string {
 func (*Delta) ProtoMessage() {}
 
 func (x *Delta) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[39]
+	mi := &file_team_v1_event_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4787,7 +4934,7 @@ func (x *Delta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delta.ProtoReflect.Descriptor instead.
 func (*Delta) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Delta) GetArtifactId() string {
@@ -4822,7 +4969,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4834,7 +4981,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[40]
+	mi := &file_team_v1_event_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4847,7 +4994,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Progress) GetMessage() *v1.Message {
@@ -4872,7 +5019,7 @@ type Noted struct {
 
 func (x *Noted) Reset() {
 	*x = Noted{}
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4884,7 +5031,7 @@ func (x *Noted) String() string {
 func (*Noted) ProtoMessage() {}
 
 func (x *Noted) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[41]
+	mi := &file_team_v1_event_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4897,7 +5044,7 @@ func (x *Noted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Noted.ProtoReflect.Descriptor instead.
 func (*Noted) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Noted) GetCode() string {
@@ -4934,7 +5081,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4946,7 +5093,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[42]
+	mi := &file_team_v1_event_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4959,7 +5106,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Claimed) GetEpoch() int64 {
@@ -4989,7 +5136,7 @@ type Waiting struct {
 
 func (x *Waiting) Reset() {
 	*x = Waiting{}
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5148,7 @@ func (x *Waiting) String() string {
 func (*Waiting) ProtoMessage() {}
 
 func (x *Waiting) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[43]
+	mi := &file_team_v1_event_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5161,7 @@ func (x *Waiting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiting.ProtoReflect.Descriptor instead.
 func (*Waiting) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Waiting) GetQuestions() []string {
@@ -5063,7 +5210,7 @@ type Reply struct {
 
 func (x *Reply) Reset() {
 	*x = Reply{}
-	mi := &file_team_v1_event_proto_msgTypes[44]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5075,7 +5222,7 @@ func (x *Reply) String() string {
 func (*Reply) ProtoMessage() {}
 
 func (x *Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[44]
+	mi := &file_team_v1_event_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5088,7 +5235,7 @@ func (x *Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reply.ProtoReflect.Descriptor instead.
 func (*Reply) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Reply) GetResult() isReply_Result {
@@ -5234,7 +5381,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_team_v1_event_proto_msgTypes[45]
+	mi := &file_team_v1_event_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5246,7 +5393,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[45]
+	mi := &file_team_v1_event_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5259,7 +5406,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Error) GetReason() string {
@@ -5320,7 +5467,7 @@ type Inbound struct {
 
 func (x *Inbound) Reset() {
 	*x = Inbound{}
-	mi := &file_team_v1_event_proto_msgTypes[46]
+	mi := &file_team_v1_event_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5332,7 +5479,7 @@ func (x *Inbound) String() string {
 func (*Inbound) ProtoMessage() {}
 
 func (x *Inbound) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[46]
+	mi := &file_team_v1_event_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5345,7 +5492,7 @@ func (x *Inbound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbound.ProtoReflect.Descriptor instead.
 func (*Inbound) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Inbound) GetN() int64 {
@@ -5454,7 +5601,7 @@ type Receipt_Entry struct {
 
 func (x *Receipt_Entry) Reset() {
 	*x = Receipt_Entry{}
-	mi := &file_team_v1_event_proto_msgTypes[52]
+	mi := &file_team_v1_event_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5466,7 +5613,7 @@ func (x *Receipt_Entry) String() string {
 func (*Receipt_Entry) ProtoMessage() {}
 
 func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[52]
+	mi := &file_team_v1_event_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5479,7 +5626,7 @@ func (x *Receipt_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt_Entry.ProtoReflect.Descriptor instead.
 func (*Receipt_Entry) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{21, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{22, 0}
 }
 
 func (x *Receipt_Entry) GetScope() string {
@@ -5553,7 +5700,7 @@ type Observed_Member struct {
 
 func (x *Observed_Member) Reset() {
 	*x = Observed_Member{}
-	mi := &file_team_v1_event_proto_msgTypes[54]
+	mi := &file_team_v1_event_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5565,7 +5712,7 @@ func (x *Observed_Member) String() string {
 func (*Observed_Member) ProtoMessage() {}
 
 func (x *Observed_Member) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[54]
+	mi := &file_team_v1_event_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5578,7 +5725,7 @@ func (x *Observed_Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observed_Member.ProtoReflect.Descriptor instead.
 func (*Observed_Member) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{36, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{37, 0}
 }
 
 func (x *Observed_Member) GetId() string {
@@ -5613,7 +5760,7 @@ type Checked_Shown struct {
 
 func (x *Checked_Shown) Reset() {
 	*x = Checked_Shown{}
-	mi := &file_team_v1_event_proto_msgTypes[55]
+	mi := &file_team_v1_event_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +5772,7 @@ func (x *Checked_Shown) String() string {
 func (*Checked_Shown) ProtoMessage() {}
 
 func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_event_proto_msgTypes[55]
+	mi := &file_team_v1_event_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +5785,7 @@ func (x *Checked_Shown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checked_Shown.ProtoReflect.Descriptor instead.
 func (*Checked_Shown) Descriptor() ([]byte, []int) {
-	return file_team_v1_event_proto_rawDescGZIP(), []int{37, 0}
+	return file_team_v1_event_proto_rawDescGZIP(), []int{38, 0}
 }
 
 func (x *Checked_Shown) GetMessages() []*v1.Message {
@@ -5680,7 +5827,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\aclaimed\x18* \x01(\v2\x10.team.v1.ClaimedH\x00R\aclaimed\x12,\n" +
 	"\awaiting\x18+ \x01(\v2\x10.team.v1.WaitingH\x00R\awaiting\x12&\n" +
 	"\x05reply\x182 \x01(\v2\x0e.team.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kindJ\x04\b)\x10*\"\x8e\a\n" +
+	"\x04kindJ\x04\b)\x10*\"\xbf\a\n" +
 	"\bAccepted\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -5705,7 +5852,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\ttransfers\x18\x13 \x03(\v2\x17.team.v1.TransferTargetR\ttransfers\x12-\n" +
 	"\bdetached\x18\x14 \x01(\v2\x11.team.v1.DetachedR\bdetached\x12\x16\n" +
 	"\x06branch\x18\x15 \x01(\bR\x06branch\x124\n" +
-	"\rcollaboration\x18\x16 \x01(\v2\x0e.team.v1.BriefR\rcollaboration\x1a8\n" +
+	"\rcollaboration\x18\x16 \x01(\v2\x0e.team.v1.BriefR\rcollaboration\x12/\n" +
+	"\abudgets\x18\x17 \x03(\v2\x15.team.v1.SharedBudgetR\abudgets\x1a8\n" +
 	"\n" +
 	"TraceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -5724,7 +5872,21 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x12\n" +
 	"\x04lead\x18\x03 \x01(\tR\x04lead\x12\x12\n" +
-	"\x04team\x18\x04 \x01(\tR\x04team\"^\n" +
+	"\x04team\x18\x04 \x01(\tR\x04team\"\xe2\x02\n" +
+	"\fSharedBudget\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x15\n" +
+	"\x06set_by\x18\x03 \x01(\tR\x05setBy\x12\"\n" +
+	"\n" +
+	"max_tokens\x18\x04 \x01(\x03H\x00R\tmaxTokens\x88\x01\x01\x12+\n" +
+	"\x0fmax_cost_micros\x18\x05 \x01(\x03H\x01R\rmaxCostMicros\x88\x01\x01\x12!\n" +
+	"\fspent_tokens\x18\x06 \x01(\x03R\vspentTokens\x12*\n" +
+	"\x11spent_cost_micros\x18\a \x01(\x03R\x0fspentCostMicros\x12\x1f\n" +
+	"\vheld_tokens\x18\b \x01(\x03R\n" +
+	"heldTokens\x12(\n" +
+	"\x10held_cost_micros\x18\t \x01(\x03R\x0eheldCostMicrosB\r\n" +
+	"\v_max_tokensB\x12\n" +
+	"\x10_max_cost_micros\"^\n" +
 	"\x0eTransferTarget\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x1a\n" +
@@ -5837,7 +5999,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05spent\x18\x05 \x01(\v2\x0e.team.v1.SpentR\x05spent\x12*\n" +
 	"\x11max_output_tokens\x18\x06 \x01(\x03R\x0fmaxOutputTokens\x12\x1d\n" +
 	"\n" +
-	"from_model\x18\a \x01(\x05R\tfromModel\"\xc2\x04\n" +
+	"from_model\x18\a \x01(\x05R\tfromModel\"\xf3\x04\n" +
 	"\x05Ended\x12*\n" +
 	"\aoutcome\x18\x01 \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\x12*\n" +
 	"\x05reply\x18\x02 \x01(\v2\x12.lf.a2a.v1.MessageH\x00R\x05reply\x12\x1d\n" +
@@ -5853,7 +6015,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\areceipt\x18\v \x01(\v2\x10.team.v1.ReceiptR\areceipt\x12\x16\n" +
 	"\x06direct\x18\f \x01(\bR\x06direct\x12*\n" +
 	"\x06status\x18\r \x01(\v2\x12.lf.a2a.v1.MessageR\x06status\x12*\n" +
-	"\averdict\x18\x0e \x01(\v2\x10.team.v1.VerdictR\averdictB\b\n" +
+	"\averdict\x18\x0e \x01(\v2\x10.team.v1.VerdictR\averdict\x12/\n" +
+	"\abudgets\x18\x0f \x03(\v2\x15.team.v1.SharedBudgetR\abudgetsB\b\n" +
 	"\x06result\"`\n" +
 	"\aVerdict\x12\x19\n" +
 	"\x05score\x18\x01 \x01(\x01H\x00R\x05score\x88\x01\x01\x12\x1a\n" +
@@ -5910,7 +6073,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"spentAfter\x12\x1c\n" +
 	"\tconfirmed\x18\x06 \x01(\bR\tconfirmed\x12 \n" +
 	"\vunconfirmed\x18\a \x01(\bR\vunconfirmed\x12*\n" +
-	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\xca\x01\n" +
+	"\aoutcome\x18\b \x01(\x0e2\x10.team.v1.OutcomeR\aoutcome\"\xfb\x01\n" +
 	"\aSpawned\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12(\n" +
@@ -5918,7 +6081,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x06budget\x18\x04 \x01(\v2\x0e.team.v1.SpentR\x06budget\x12\x16\n" +
 	"\x06member\x18\x05 \x01(\tR\x06member\x12\x12\n" +
 	"\x04lead\x18\x06 \x01(\tR\x04lead\x12\x12\n" +
-	"\x04team\x18\a \x01(\tR\x04team\"\x83\x01\n" +
+	"\x04team\x18\a \x01(\tR\x04team\x12/\n" +
+	"\abudgets\x18\b \x03(\v2\x15.team.v1.SharedBudgetR\abudgets\"\x83\x01\n" +
 	"\x05Bound\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x1d\n" +
@@ -6153,7 +6317,7 @@ func file_team_v1_event_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_event_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_team_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_team_v1_event_proto_goTypes = []any{
 	(Outcome)(0),                  // 0: team.v1.Outcome
 	(TurnEnd)(0),                  // 1: team.v1.TurnEnd
@@ -6169,209 +6333,213 @@ var file_team_v1_event_proto_goTypes = []any{
 	(*Accepted)(nil),              // 11: team.v1.Accepted
 	(*Brief)(nil),                 // 12: team.v1.Brief
 	(*Detached)(nil),              // 13: team.v1.Detached
-	(*TransferTarget)(nil),        // 14: team.v1.TransferTarget
-	(*Pins)(nil),                  // 15: team.v1.Pins
-	(*Conversation)(nil),          // 16: team.v1.Conversation
-	(*Step)(nil),                  // 17: team.v1.Step
-	(*Refusal)(nil),               // 18: team.v1.Refusal
-	(*Input)(nil),                 // 19: team.v1.Input
-	(*Ask)(nil),                   // 20: team.v1.Ask
-	(*Decided)(nil),               // 21: team.v1.Decided
-	(*Started)(nil),               // 22: team.v1.Started
-	(*Retried)(nil),               // 23: team.v1.Retried
-	(*Ended)(nil),                 // 24: team.v1.Ended
-	(*Verdict)(nil),               // 25: team.v1.Verdict
-	(*Turn)(nil),                  // 26: team.v1.Turn
-	(*ToolCall)(nil),              // 27: team.v1.ToolCall
-	(*ToolResult)(nil),            // 28: team.v1.ToolResult
-	(*Transfer)(nil),              // 29: team.v1.Transfer
-	(*Spent)(nil),                 // 30: team.v1.Spent
-	(*Receipt)(nil),               // 31: team.v1.Receipt
-	(*Spawned)(nil),               // 32: team.v1.Spawned
-	(*Bound)(nil),                 // 33: team.v1.Bound
-	(*Asked)(nil),                 // 34: team.v1.Asked
-	(*BudgetRequest)(nil),         // 35: team.v1.BudgetRequest
-	(*ApprovalRequest)(nil),       // 36: team.v1.ApprovalRequest
-	(*PlanRules)(nil),             // 37: team.v1.PlanRules
-	(*Approval)(nil),              // 38: team.v1.Approval
-	(*ToolQuestion)(nil),          // 39: team.v1.ToolQuestion
-	(*ToolAnswer)(nil),            // 40: team.v1.ToolAnswer
-	(*Answered)(nil),              // 41: team.v1.Answered
-	(*Received)(nil),              // 42: team.v1.Received
-	(*Commanded)(nil),             // 43: team.v1.Commanded
-	(*Halt)(nil),                  // 44: team.v1.Halt
-	(*Expired)(nil),               // 45: team.v1.Expired
-	(*Observed)(nil),              // 46: team.v1.Observed
-	(*Checked)(nil),               // 47: team.v1.Checked
-	(*ArtifactUpdate)(nil),        // 48: team.v1.ArtifactUpdate
-	(*Delta)(nil),                 // 49: team.v1.Delta
-	(*Progress)(nil),              // 50: team.v1.Progress
-	(*Noted)(nil),                 // 51: team.v1.Noted
-	(*Claimed)(nil),               // 52: team.v1.Claimed
-	(*Waiting)(nil),               // 53: team.v1.Waiting
-	(*Reply)(nil),                 // 54: team.v1.Reply
-	(*Error)(nil),                 // 55: team.v1.Error
-	(*Inbound)(nil),               // 56: team.v1.Inbound
-	nil,                           // 57: team.v1.Accepted.TraceEntry
-	nil,                           // 58: team.v1.Pins.RevisionsEntry
-	nil,                           // 59: team.v1.Pins.AccountsEntry
-	nil,                           // 60: team.v1.Conversation.StateEntry
-	nil,                           // 61: team.v1.Decided.UpdatesEntry
-	(*Receipt_Entry)(nil),         // 62: team.v1.Receipt.Entry
-	nil,                           // 63: team.v1.BudgetRequest.SpentByEntry
-	(*Observed_Member)(nil),       // 64: team.v1.Observed.Member
-	(*Checked_Shown)(nil),         // 65: team.v1.Checked.Shown
-	nil,                           // 66: team.v1.Error.DetailsEntry
-	(*timestamppb.Timestamp)(nil), // 67: google.protobuf.Timestamp
-	(*v1.Message)(nil),            // 68: lf.a2a.v1.Message
-	(*structpb.Struct)(nil),       // 69: google.protobuf.Struct
-	(*Limits)(nil),                // 70: team.v1.Limits
-	(*durationpb.Duration)(nil),   // 71: google.protobuf.Duration
-	(*Retry)(nil),                 // 72: team.v1.Retry
-	(*v1.Part)(nil),               // 73: lf.a2a.v1.Part
-	(*v1.Artifact)(nil),           // 74: lf.a2a.v1.Artifact
-	(*structpb.Value)(nil),        // 75: google.protobuf.Value
-	(*AgentInfo)(nil),             // 76: team.v1.AgentInfo
-	(*Health)(nil),                // 77: team.v1.Health
+	(*SharedBudget)(nil),          // 14: team.v1.SharedBudget
+	(*TransferTarget)(nil),        // 15: team.v1.TransferTarget
+	(*Pins)(nil),                  // 16: team.v1.Pins
+	(*Conversation)(nil),          // 17: team.v1.Conversation
+	(*Step)(nil),                  // 18: team.v1.Step
+	(*Refusal)(nil),               // 19: team.v1.Refusal
+	(*Input)(nil),                 // 20: team.v1.Input
+	(*Ask)(nil),                   // 21: team.v1.Ask
+	(*Decided)(nil),               // 22: team.v1.Decided
+	(*Started)(nil),               // 23: team.v1.Started
+	(*Retried)(nil),               // 24: team.v1.Retried
+	(*Ended)(nil),                 // 25: team.v1.Ended
+	(*Verdict)(nil),               // 26: team.v1.Verdict
+	(*Turn)(nil),                  // 27: team.v1.Turn
+	(*ToolCall)(nil),              // 28: team.v1.ToolCall
+	(*ToolResult)(nil),            // 29: team.v1.ToolResult
+	(*Transfer)(nil),              // 30: team.v1.Transfer
+	(*Spent)(nil),                 // 31: team.v1.Spent
+	(*Receipt)(nil),               // 32: team.v1.Receipt
+	(*Spawned)(nil),               // 33: team.v1.Spawned
+	(*Bound)(nil),                 // 34: team.v1.Bound
+	(*Asked)(nil),                 // 35: team.v1.Asked
+	(*BudgetRequest)(nil),         // 36: team.v1.BudgetRequest
+	(*ApprovalRequest)(nil),       // 37: team.v1.ApprovalRequest
+	(*PlanRules)(nil),             // 38: team.v1.PlanRules
+	(*Approval)(nil),              // 39: team.v1.Approval
+	(*ToolQuestion)(nil),          // 40: team.v1.ToolQuestion
+	(*ToolAnswer)(nil),            // 41: team.v1.ToolAnswer
+	(*Answered)(nil),              // 42: team.v1.Answered
+	(*Received)(nil),              // 43: team.v1.Received
+	(*Commanded)(nil),             // 44: team.v1.Commanded
+	(*Halt)(nil),                  // 45: team.v1.Halt
+	(*Expired)(nil),               // 46: team.v1.Expired
+	(*Observed)(nil),              // 47: team.v1.Observed
+	(*Checked)(nil),               // 48: team.v1.Checked
+	(*ArtifactUpdate)(nil),        // 49: team.v1.ArtifactUpdate
+	(*Delta)(nil),                 // 50: team.v1.Delta
+	(*Progress)(nil),              // 51: team.v1.Progress
+	(*Noted)(nil),                 // 52: team.v1.Noted
+	(*Claimed)(nil),               // 53: team.v1.Claimed
+	(*Waiting)(nil),               // 54: team.v1.Waiting
+	(*Reply)(nil),                 // 55: team.v1.Reply
+	(*Error)(nil),                 // 56: team.v1.Error
+	(*Inbound)(nil),               // 57: team.v1.Inbound
+	nil,                           // 58: team.v1.Accepted.TraceEntry
+	nil,                           // 59: team.v1.Pins.RevisionsEntry
+	nil,                           // 60: team.v1.Pins.AccountsEntry
+	nil,                           // 61: team.v1.Conversation.StateEntry
+	nil,                           // 62: team.v1.Decided.UpdatesEntry
+	(*Receipt_Entry)(nil),         // 63: team.v1.Receipt.Entry
+	nil,                           // 64: team.v1.BudgetRequest.SpentByEntry
+	(*Observed_Member)(nil),       // 65: team.v1.Observed.Member
+	(*Checked_Shown)(nil),         // 66: team.v1.Checked.Shown
+	nil,                           // 67: team.v1.Error.DetailsEntry
+	(*timestamppb.Timestamp)(nil), // 68: google.protobuf.Timestamp
+	(*v1.Message)(nil),            // 69: lf.a2a.v1.Message
+	(*structpb.Struct)(nil),       // 70: google.protobuf.Struct
+	(*Limits)(nil),                // 71: team.v1.Limits
+	(*durationpb.Duration)(nil),   // 72: google.protobuf.Duration
+	(*Retry)(nil),                 // 73: team.v1.Retry
+	(*v1.Part)(nil),               // 74: lf.a2a.v1.Part
+	(*v1.Artifact)(nil),           // 75: lf.a2a.v1.Artifact
+	(*structpb.Value)(nil),        // 76: google.protobuf.Value
+	(*AgentInfo)(nil),             // 77: team.v1.AgentInfo
+	(*Health)(nil),                // 78: team.v1.Health
 }
 var file_team_v1_event_proto_depIdxs = []int32{
-	67,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
+	68,  // 0: team.v1.Event.time:type_name -> google.protobuf.Timestamp
 	11,  // 1: team.v1.Event.accepted:type_name -> team.v1.Accepted
-	21,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
-	22,  // 3: team.v1.Event.started:type_name -> team.v1.Started
-	23,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
-	24,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
-	32,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
-	33,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
-	34,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
-	41,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
-	42,  // 10: team.v1.Event.received:type_name -> team.v1.Received
-	43,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
-	45,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
-	46,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
-	47,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
-	48,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
-	49,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
-	50,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
-	51,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
-	52,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
-	53,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
-	54,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
-	68,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
-	69,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
-	15,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
-	70,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
-	67,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
-	16,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
-	57,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
-	68,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
-	14,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
+	22,  // 2: team.v1.Event.decided:type_name -> team.v1.Decided
+	23,  // 3: team.v1.Event.started:type_name -> team.v1.Started
+	24,  // 4: team.v1.Event.retried:type_name -> team.v1.Retried
+	25,  // 5: team.v1.Event.ended:type_name -> team.v1.Ended
+	33,  // 6: team.v1.Event.spawned:type_name -> team.v1.Spawned
+	34,  // 7: team.v1.Event.bound:type_name -> team.v1.Bound
+	35,  // 8: team.v1.Event.asked:type_name -> team.v1.Asked
+	42,  // 9: team.v1.Event.answered:type_name -> team.v1.Answered
+	43,  // 10: team.v1.Event.received:type_name -> team.v1.Received
+	44,  // 11: team.v1.Event.commanded:type_name -> team.v1.Commanded
+	46,  // 12: team.v1.Event.expired:type_name -> team.v1.Expired
+	47,  // 13: team.v1.Event.observed:type_name -> team.v1.Observed
+	48,  // 14: team.v1.Event.checked:type_name -> team.v1.Checked
+	49,  // 15: team.v1.Event.artifact:type_name -> team.v1.ArtifactUpdate
+	50,  // 16: team.v1.Event.delta:type_name -> team.v1.Delta
+	51,  // 17: team.v1.Event.progress:type_name -> team.v1.Progress
+	52,  // 18: team.v1.Event.noted:type_name -> team.v1.Noted
+	53,  // 19: team.v1.Event.claimed:type_name -> team.v1.Claimed
+	54,  // 20: team.v1.Event.waiting:type_name -> team.v1.Waiting
+	55,  // 21: team.v1.Event.reply:type_name -> team.v1.Reply
+	69,  // 22: team.v1.Accepted.message:type_name -> lf.a2a.v1.Message
+	70,  // 23: team.v1.Accepted.metadata:type_name -> google.protobuf.Struct
+	16,  // 24: team.v1.Accepted.pins:type_name -> team.v1.Pins
+	71,  // 25: team.v1.Accepted.limits:type_name -> team.v1.Limits
+	68,  // 26: team.v1.Accepted.deadline:type_name -> google.protobuf.Timestamp
+	17,  // 27: team.v1.Accepted.conversation:type_name -> team.v1.Conversation
+	58,  // 28: team.v1.Accepted.trace:type_name -> team.v1.Accepted.TraceEntry
+	69,  // 29: team.v1.Accepted.history:type_name -> lf.a2a.v1.Message
+	15,  // 30: team.v1.Accepted.transfers:type_name -> team.v1.TransferTarget
 	13,  // 31: team.v1.Accepted.detached:type_name -> team.v1.Detached
 	12,  // 32: team.v1.Accepted.collaboration:type_name -> team.v1.Brief
-	69,  // 33: team.v1.Brief.context:type_name -> google.protobuf.Struct
-	71,  // 34: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
-	58,  // 35: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
-	59,  // 36: team.v1.Pins.accounts:type_name -> team.v1.Pins.AccountsEntry
-	60,  // 37: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
-	4,   // 38: team.v1.Step.kind:type_name -> team.v1.Step.Kind
-	19,  // 39: team.v1.Step.input:type_name -> team.v1.Input
-	20,  // 40: team.v1.Step.ask:type_name -> team.v1.Ask
-	71,  // 41: team.v1.Step.timeout:type_name -> google.protobuf.Duration
-	18,  // 42: team.v1.Step.refusal:type_name -> team.v1.Refusal
-	72,  // 43: team.v1.Step.retry:type_name -> team.v1.Retry
-	3,   // 44: team.v1.Step.inner:type_name -> team.v1.Step.Inner
-	0,   // 45: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
-	55,  // 46: team.v1.Refusal.error:type_name -> team.v1.Error
-	68,  // 47: team.v1.Input.message:type_name -> lf.a2a.v1.Message
-	36,  // 48: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
-	17,  // 49: team.v1.Decided.steps:type_name -> team.v1.Step
-	61,  // 50: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
-	19,  // 51: team.v1.Decided.reply:type_name -> team.v1.Input
-	68,  // 52: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
-	69,  // 53: team.v1.Decided.plan:type_name -> google.protobuf.Struct
-	69,  // 54: team.v1.Decided.values:type_name -> google.protobuf.Struct
-	29,  // 55: team.v1.Decided.transfer:type_name -> team.v1.Transfer
-	68,  // 56: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
-	55,  // 57: team.v1.Decided.failure:type_name -> team.v1.Error
-	19,  // 58: team.v1.Started.input:type_name -> team.v1.Input
-	30,  // 59: team.v1.Started.reserved:type_name -> team.v1.Spent
-	67,  // 60: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
-	55,  // 61: team.v1.Retried.error:type_name -> team.v1.Error
-	67,  // 62: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
-	30,  // 63: team.v1.Retried.spent:type_name -> team.v1.Spent
-	0,   // 64: team.v1.Ended.outcome:type_name -> team.v1.Outcome
-	68,  // 65: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
-	26,  // 66: team.v1.Ended.turn:type_name -> team.v1.Turn
-	28,  // 67: team.v1.Ended.tool:type_name -> team.v1.ToolResult
-	29,  // 68: team.v1.Ended.transfer:type_name -> team.v1.Transfer
-	55,  // 69: team.v1.Ended.error:type_name -> team.v1.Error
-	30,  // 70: team.v1.Ended.spent:type_name -> team.v1.Spent
-	69,  // 71: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
-	31,  // 72: team.v1.Ended.receipt:type_name -> team.v1.Receipt
-	68,  // 73: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
-	25,  // 74: team.v1.Ended.verdict:type_name -> team.v1.Verdict
-	27,  // 75: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
-	73,  // 76: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
-	1,   // 77: team.v1.Turn.end:type_name -> team.v1.TurnEnd
-	73,  // 78: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
-	62,  // 79: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
-	30,  // 80: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
-	68,  // 81: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
-	30,  // 82: team.v1.Spawned.budget:type_name -> team.v1.Spent
-	5,   // 83: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
-	68,  // 84: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
-	67,  // 85: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
-	35,  // 86: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
-	36,  // 87: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
-	39,  // 88: team.v1.Asked.tool_question:type_name -> team.v1.ToolQuestion
-	63,  // 89: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
-	37,  // 90: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
-	69,  // 91: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
-	6,   // 92: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
-	7,   // 93: team.v1.ToolAnswer.action:type_name -> team.v1.ToolAnswer.Action
-	68,  // 94: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
-	30,  // 95: team.v1.Answered.grant:type_name -> team.v1.Spent
-	71,  // 96: team.v1.Answered.waited:type_name -> google.protobuf.Duration
-	38,  // 97: team.v1.Answered.approval:type_name -> team.v1.Approval
-	40,  // 98: team.v1.Answered.tool_answer:type_name -> team.v1.ToolAnswer
-	68,  // 99: team.v1.Received.message:type_name -> lf.a2a.v1.Message
-	8,   // 100: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
-	71,  // 101: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
-	44,  // 102: team.v1.Commanded.halt:type_name -> team.v1.Halt
-	2,   // 103: team.v1.Halt.kind:type_name -> team.v1.HaltKind
-	67,  // 104: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
-	64,  // 105: team.v1.Observed.members:type_name -> team.v1.Observed.Member
-	9,   // 106: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
-	68,  // 107: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
-	55,  // 108: team.v1.Checked.error:type_name -> team.v1.Error
-	65,  // 109: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
-	74,  // 110: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
-	68,  // 111: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
-	69,  // 112: team.v1.Noted.details:type_name -> google.protobuf.Struct
-	68,  // 113: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
-	26,  // 114: team.v1.Reply.turn:type_name -> team.v1.Turn
-	29,  // 115: team.v1.Reply.transfer:type_name -> team.v1.Transfer
-	28,  // 116: team.v1.Reply.tool:type_name -> team.v1.ToolResult
-	0,   // 117: team.v1.Reply.outcome:type_name -> team.v1.Outcome
-	30,  // 118: team.v1.Reply.spent:type_name -> team.v1.Spent
-	69,  // 119: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
-	68,  // 120: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
-	66,  // 121: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
-	42,  // 122: team.v1.Inbound.received:type_name -> team.v1.Received
-	41,  // 123: team.v1.Inbound.answered:type_name -> team.v1.Answered
-	43,  // 124: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
-	75,  // 125: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
-	75,  // 126: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
-	30,  // 127: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
-	0,   // 128: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
-	76,  // 129: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
-	77,  // 130: team.v1.Observed.Member.health:type_name -> team.v1.Health
-	68,  // 131: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
-	132, // [132:132] is the sub-list for method output_type
-	132, // [132:132] is the sub-list for method input_type
-	132, // [132:132] is the sub-list for extension type_name
-	132, // [132:132] is the sub-list for extension extendee
-	0,   // [0:132] is the sub-list for field type_name
+	14,  // 33: team.v1.Accepted.budgets:type_name -> team.v1.SharedBudget
+	70,  // 34: team.v1.Brief.context:type_name -> google.protobuf.Struct
+	72,  // 35: team.v1.Brief.max_duration:type_name -> google.protobuf.Duration
+	59,  // 36: team.v1.Pins.revisions:type_name -> team.v1.Pins.RevisionsEntry
+	60,  // 37: team.v1.Pins.accounts:type_name -> team.v1.Pins.AccountsEntry
+	61,  // 38: team.v1.Conversation.state:type_name -> team.v1.Conversation.StateEntry
+	4,   // 39: team.v1.Step.kind:type_name -> team.v1.Step.Kind
+	20,  // 40: team.v1.Step.input:type_name -> team.v1.Input
+	21,  // 41: team.v1.Step.ask:type_name -> team.v1.Ask
+	72,  // 42: team.v1.Step.timeout:type_name -> google.protobuf.Duration
+	19,  // 43: team.v1.Step.refusal:type_name -> team.v1.Refusal
+	73,  // 44: team.v1.Step.retry:type_name -> team.v1.Retry
+	3,   // 45: team.v1.Step.inner:type_name -> team.v1.Step.Inner
+	0,   // 46: team.v1.Refusal.outcome:type_name -> team.v1.Outcome
+	56,  // 47: team.v1.Refusal.error:type_name -> team.v1.Error
+	69,  // 48: team.v1.Input.message:type_name -> lf.a2a.v1.Message
+	37,  // 49: team.v1.Ask.approval:type_name -> team.v1.ApprovalRequest
+	18,  // 50: team.v1.Decided.steps:type_name -> team.v1.Step
+	62,  // 51: team.v1.Decided.updates:type_name -> team.v1.Decided.UpdatesEntry
+	20,  // 52: team.v1.Decided.reply:type_name -> team.v1.Input
+	69,  // 53: team.v1.Decided.ask:type_name -> lf.a2a.v1.Message
+	70,  // 54: team.v1.Decided.plan:type_name -> google.protobuf.Struct
+	70,  // 55: team.v1.Decided.values:type_name -> google.protobuf.Struct
+	30,  // 56: team.v1.Decided.transfer:type_name -> team.v1.Transfer
+	69,  // 57: team.v1.Decided.input:type_name -> lf.a2a.v1.Message
+	56,  // 58: team.v1.Decided.failure:type_name -> team.v1.Error
+	20,  // 59: team.v1.Started.input:type_name -> team.v1.Input
+	31,  // 60: team.v1.Started.reserved:type_name -> team.v1.Spent
+	68,  // 61: team.v1.Started.deadline:type_name -> google.protobuf.Timestamp
+	56,  // 62: team.v1.Retried.error:type_name -> team.v1.Error
+	68,  // 63: team.v1.Retried.not_before:type_name -> google.protobuf.Timestamp
+	31,  // 64: team.v1.Retried.spent:type_name -> team.v1.Spent
+	0,   // 65: team.v1.Ended.outcome:type_name -> team.v1.Outcome
+	69,  // 66: team.v1.Ended.reply:type_name -> lf.a2a.v1.Message
+	27,  // 67: team.v1.Ended.turn:type_name -> team.v1.Turn
+	29,  // 68: team.v1.Ended.tool:type_name -> team.v1.ToolResult
+	30,  // 69: team.v1.Ended.transfer:type_name -> team.v1.Transfer
+	56,  // 70: team.v1.Ended.error:type_name -> team.v1.Error
+	31,  // 71: team.v1.Ended.spent:type_name -> team.v1.Spent
+	70,  // 72: team.v1.Ended.evidence:type_name -> google.protobuf.Struct
+	32,  // 73: team.v1.Ended.receipt:type_name -> team.v1.Receipt
+	69,  // 74: team.v1.Ended.status:type_name -> lf.a2a.v1.Message
+	26,  // 75: team.v1.Ended.verdict:type_name -> team.v1.Verdict
+	14,  // 76: team.v1.Ended.budgets:type_name -> team.v1.SharedBudget
+	28,  // 77: team.v1.Turn.tool_calls:type_name -> team.v1.ToolCall
+	74,  // 78: team.v1.Turn.files:type_name -> lf.a2a.v1.Part
+	1,   // 79: team.v1.Turn.end:type_name -> team.v1.TurnEnd
+	74,  // 80: team.v1.ToolResult.files:type_name -> lf.a2a.v1.Part
+	63,  // 81: team.v1.Receipt.entries:type_name -> team.v1.Receipt.Entry
+	31,  // 82: team.v1.Receipt.spent_after:type_name -> team.v1.Spent
+	69,  // 83: team.v1.Spawned.input:type_name -> lf.a2a.v1.Message
+	31,  // 84: team.v1.Spawned.budget:type_name -> team.v1.Spent
+	14,  // 85: team.v1.Spawned.budgets:type_name -> team.v1.SharedBudget
+	5,   // 86: team.v1.Asked.kind:type_name -> team.v1.Asked.Kind
+	69,  // 87: team.v1.Asked.message:type_name -> lf.a2a.v1.Message
+	68,  // 88: team.v1.Asked.expires:type_name -> google.protobuf.Timestamp
+	36,  // 89: team.v1.Asked.budget:type_name -> team.v1.BudgetRequest
+	37,  // 90: team.v1.Asked.approval:type_name -> team.v1.ApprovalRequest
+	40,  // 91: team.v1.Asked.tool_question:type_name -> team.v1.ToolQuestion
+	64,  // 92: team.v1.BudgetRequest.spent_by:type_name -> team.v1.BudgetRequest.SpentByEntry
+	38,  // 93: team.v1.ApprovalRequest.plan:type_name -> team.v1.PlanRules
+	70,  // 94: team.v1.PlanRules.finished:type_name -> google.protobuf.Struct
+	6,   // 95: team.v1.Approval.decision:type_name -> team.v1.Approval.Decision
+	7,   // 96: team.v1.ToolAnswer.action:type_name -> team.v1.ToolAnswer.Action
+	69,  // 97: team.v1.Answered.message:type_name -> lf.a2a.v1.Message
+	31,  // 98: team.v1.Answered.grant:type_name -> team.v1.Spent
+	72,  // 99: team.v1.Answered.waited:type_name -> google.protobuf.Duration
+	39,  // 100: team.v1.Answered.approval:type_name -> team.v1.Approval
+	41,  // 101: team.v1.Answered.tool_answer:type_name -> team.v1.ToolAnswer
+	69,  // 102: team.v1.Received.message:type_name -> lf.a2a.v1.Message
+	8,   // 103: team.v1.Commanded.command:type_name -> team.v1.Commanded.Command
+	72,  // 104: team.v1.Commanded.waited:type_name -> google.protobuf.Duration
+	45,  // 105: team.v1.Commanded.halt:type_name -> team.v1.Halt
+	2,   // 106: team.v1.Halt.kind:type_name -> team.v1.HaltKind
+	68,  // 107: team.v1.Halt.at:type_name -> google.protobuf.Timestamp
+	65,  // 108: team.v1.Observed.members:type_name -> team.v1.Observed.Member
+	9,   // 109: team.v1.Checked.stage:type_name -> team.v1.Checked.Stage
+	69,  // 110: team.v1.Checked.message:type_name -> lf.a2a.v1.Message
+	56,  // 111: team.v1.Checked.error:type_name -> team.v1.Error
+	66,  // 112: team.v1.Checked.history:type_name -> team.v1.Checked.Shown
+	75,  // 113: team.v1.ArtifactUpdate.artifact:type_name -> lf.a2a.v1.Artifact
+	69,  // 114: team.v1.Progress.message:type_name -> lf.a2a.v1.Message
+	70,  // 115: team.v1.Noted.details:type_name -> google.protobuf.Struct
+	69,  // 116: team.v1.Reply.message:type_name -> lf.a2a.v1.Message
+	27,  // 117: team.v1.Reply.turn:type_name -> team.v1.Turn
+	30,  // 118: team.v1.Reply.transfer:type_name -> team.v1.Transfer
+	29,  // 119: team.v1.Reply.tool:type_name -> team.v1.ToolResult
+	0,   // 120: team.v1.Reply.outcome:type_name -> team.v1.Outcome
+	31,  // 121: team.v1.Reply.spent:type_name -> team.v1.Spent
+	70,  // 122: team.v1.Reply.evidence:type_name -> google.protobuf.Struct
+	69,  // 123: team.v1.Reply.status:type_name -> lf.a2a.v1.Message
+	67,  // 124: team.v1.Error.details:type_name -> team.v1.Error.DetailsEntry
+	43,  // 125: team.v1.Inbound.received:type_name -> team.v1.Received
+	42,  // 126: team.v1.Inbound.answered:type_name -> team.v1.Answered
+	44,  // 127: team.v1.Inbound.commanded:type_name -> team.v1.Commanded
+	76,  // 128: team.v1.Conversation.StateEntry.value:type_name -> google.protobuf.Value
+	76,  // 129: team.v1.Decided.UpdatesEntry.value:type_name -> google.protobuf.Value
+	31,  // 130: team.v1.Receipt.Entry.spent_after:type_name -> team.v1.Spent
+	0,   // 131: team.v1.Receipt.Entry.outcome:type_name -> team.v1.Outcome
+	77,  // 132: team.v1.Observed.Member.info:type_name -> team.v1.AgentInfo
+	78,  // 133: team.v1.Observed.Member.health:type_name -> team.v1.Health
+	69,  // 134: team.v1.Checked.Shown.messages:type_name -> lf.a2a.v1.Message
+	135, // [135:135] is the sub-list for method output_type
+	135, // [135:135] is the sub-list for method input_type
+	135, // [135:135] is the sub-list for extension type_name
+	135, // [135:135] is the sub-list for extension extendee
+	0,   // [0:135] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_event_proto_init() }
@@ -6405,21 +6573,22 @@ func file_team_v1_event_proto_init() {
 		(*Event_Reply)(nil),
 	}
 	file_team_v1_event_proto_msgTypes[2].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[14].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[4].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{
 		(*Ended_Reply)(nil),
 		(*Ended_ReplyRef)(nil),
 		(*Ended_Turn)(nil),
 		(*Ended_Tool)(nil),
 		(*Ended_Transfer)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[15].OneofWrappers = []any{}
-	file_team_v1_event_proto_msgTypes[44].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[16].OneofWrappers = []any{}
+	file_team_v1_event_proto_msgTypes[45].OneofWrappers = []any{
 		(*Reply_Message)(nil),
 		(*Reply_Turn)(nil),
 		(*Reply_Transfer)(nil),
 		(*Reply_Tool)(nil),
 	}
-	file_team_v1_event_proto_msgTypes[46].OneofWrappers = []any{
+	file_team_v1_event_proto_msgTypes[47].OneofWrappers = []any{
 		(*Inbound_Received)(nil),
 		(*Inbound_Answered)(nil),
 		(*Inbound_Commanded)(nil),
@@ -6430,7 +6599,7 @@ func file_team_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_event_proto_rawDesc), len(file_team_v1_event_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   57,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

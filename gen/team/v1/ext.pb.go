@@ -77,6 +77,8 @@ type TeamRun struct {
 	Error *Error `protobuf:"bytes,21,opt,name=error,proto3" json:"error,omitempty"`
 	// Problems that did not fail the run, as text.
 	Warnings []string `protobuf:"bytes,22,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// After the end: the budgets that the run shares with other runs of the same message.
+	Budgets []*SharedBudget `protobuf:"bytes,23,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	// In answers to GetTask: delivery status of push notifications.
 	Push          []*PushStatus `protobuf:"bytes,30,rep,name=push,proto3" json:"push,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -263,6 +265,13 @@ func (x *TeamRun) GetError() *Error {
 func (x *TeamRun) GetWarnings() []string {
 	if x != nil {
 		return x.Warnings
+	}
+	return nil
+}
+
+func (x *TeamRun) GetBudgets() []*SharedBudget {
+	if x != nil {
+		return x.Budgets
 	}
 	return nil
 }
@@ -845,7 +854,7 @@ var File_team_v1_ext_proto protoreflect.FileDescriptor
 
 const file_team_v1_ext_proto_rawDesc = "" +
 	"\n" +
-	"\x11team/v1/ext.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\x1a\x14team/v1/limits.proto\"\xbb\a\n" +
+	"\x11team/v1/ext.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x13lf/a2a/v1/a2a.proto\x1a\x13team/v1/event.proto\x1a\x14team/v1/limits.proto\"\xec\a\n" +
 	"\aTeamRun\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12#\n" +
 	"\rdelegation_id\x18\x02 \x01(\tR\fdelegationId\x12\x16\n" +
@@ -869,7 +878,8 @@ const file_team_v1_ext_proto_rawDesc = "" +
 	"\benvelope\x18\x13 \x01(\v2\x0f.team.v1.LimitsR\benvelope\x12\x1a\n" +
 	"\bquestion\x18\x14 \x01(\tR\bquestion\x12$\n" +
 	"\x05error\x18\x15 \x01(\v2\x0e.team.v1.ErrorR\x05error\x12\x1a\n" +
-	"\bwarnings\x18\x16 \x03(\tR\bwarnings\x12'\n" +
+	"\bwarnings\x18\x16 \x03(\tR\bwarnings\x12/\n" +
+	"\abudgets\x18\x17 \x03(\v2\x15.team.v1.SharedBudgetR\abudgets\x12'\n" +
 	"\x04push\x18\x1e \x03(\v2\x13.team.v1.PushStatusR\x04push\x1aR\n" +
 	"\fContextEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
@@ -949,14 +959,15 @@ var file_team_v1_ext_proto_goTypes = []any{
 	(*Spent)(nil),                 // 12: team.v1.Spent
 	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
 	(*Error)(nil),                 // 14: team.v1.Error
-	(Asked_Kind)(0),               // 15: team.v1.Asked.Kind
-	(*v1.Message)(nil),            // 16: lf.a2a.v1.Message
-	(*BudgetRequest)(nil),         // 17: team.v1.BudgetRequest
-	(*ApprovalRequest)(nil),       // 18: team.v1.ApprovalRequest
-	(*ToolQuestion)(nil),          // 19: team.v1.ToolQuestion
-	(Step_Kind)(0),                // 20: team.v1.Step.Kind
-	(Outcome)(0),                  // 21: team.v1.Outcome
-	(*structpb.Value)(nil),        // 22: google.protobuf.Value
+	(*SharedBudget)(nil),          // 15: team.v1.SharedBudget
+	(Asked_Kind)(0),               // 16: team.v1.Asked.Kind
+	(*v1.Message)(nil),            // 17: lf.a2a.v1.Message
+	(*BudgetRequest)(nil),         // 18: team.v1.BudgetRequest
+	(*ApprovalRequest)(nil),       // 19: team.v1.ApprovalRequest
+	(*ToolQuestion)(nil),          // 20: team.v1.ToolQuestion
+	(Step_Kind)(0),                // 21: team.v1.Step.Kind
+	(Outcome)(0),                  // 22: team.v1.Outcome
+	(*structpb.Value)(nil),        // 23: google.protobuf.Value
 }
 var file_team_v1_ext_proto_depIdxs = []int32{
 	9,  // 0: team.v1.TeamRun.decision:type_name -> team.v1.Decided
@@ -970,26 +981,27 @@ var file_team_v1_ext_proto_depIdxs = []int32{
 	13, // 8: team.v1.TeamRun.deadline:type_name -> google.protobuf.Timestamp
 	10, // 9: team.v1.TeamRun.envelope:type_name -> team.v1.Limits
 	14, // 10: team.v1.TeamRun.error:type_name -> team.v1.Error
-	1,  // 11: team.v1.TeamRun.push:type_name -> team.v1.PushStatus
-	2,  // 12: team.v1.PushStatus.given_up:type_name -> team.v1.PushFailure
-	13, // 13: team.v1.PushFailure.time:type_name -> google.protobuf.Timestamp
-	15, // 14: team.v1.Question.kind:type_name -> team.v1.Asked.Kind
-	16, // 15: team.v1.Question.message:type_name -> lf.a2a.v1.Message
-	13, // 16: team.v1.Question.expires:type_name -> google.protobuf.Timestamp
-	17, // 17: team.v1.Question.budget:type_name -> team.v1.BudgetRequest
-	18, // 18: team.v1.Question.approval:type_name -> team.v1.ApprovalRequest
-	19, // 19: team.v1.Question.tool_question:type_name -> team.v1.ToolQuestion
-	20, // 20: team.v1.Delegation.kind:type_name -> team.v1.Step.Kind
-	21, // 21: team.v1.Delegation.outcome:type_name -> team.v1.Outcome
-	14, // 22: team.v1.Delegation.error:type_name -> team.v1.Error
-	12, // 23: team.v1.Delegation.spent:type_name -> team.v1.Spent
-	8,  // 24: team.v1.RoutingRequest.transfers:type_name -> team.v1.RoutingRequest.Target
-	22, // 25: team.v1.TeamRun.ContextEntry.value:type_name -> google.protobuf.Value
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	15, // 11: team.v1.TeamRun.budgets:type_name -> team.v1.SharedBudget
+	1,  // 12: team.v1.TeamRun.push:type_name -> team.v1.PushStatus
+	2,  // 13: team.v1.PushStatus.given_up:type_name -> team.v1.PushFailure
+	13, // 14: team.v1.PushFailure.time:type_name -> google.protobuf.Timestamp
+	16, // 15: team.v1.Question.kind:type_name -> team.v1.Asked.Kind
+	17, // 16: team.v1.Question.message:type_name -> lf.a2a.v1.Message
+	13, // 17: team.v1.Question.expires:type_name -> google.protobuf.Timestamp
+	18, // 18: team.v1.Question.budget:type_name -> team.v1.BudgetRequest
+	19, // 19: team.v1.Question.approval:type_name -> team.v1.ApprovalRequest
+	20, // 20: team.v1.Question.tool_question:type_name -> team.v1.ToolQuestion
+	21, // 21: team.v1.Delegation.kind:type_name -> team.v1.Step.Kind
+	22, // 22: team.v1.Delegation.outcome:type_name -> team.v1.Outcome
+	14, // 23: team.v1.Delegation.error:type_name -> team.v1.Error
+	12, // 24: team.v1.Delegation.spent:type_name -> team.v1.Spent
+	8,  // 25: team.v1.RoutingRequest.transfers:type_name -> team.v1.RoutingRequest.Target
+	23, // 26: team.v1.TeamRun.ContextEntry.value:type_name -> google.protobuf.Value
+	27, // [27:27] is the sub-list for method output_type
+	27, // [27:27] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_ext_proto_init() }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -31,14 +33,92 @@ type Tasks interface {
 var _ agent.Detacher = (*drive)(nil)
 
 // Detach begins a task with the owner and the conversation of this run. It implements
-// agent.Detacher.
+// agent.Detacher. The task shares the budgets of this run, of which it is given the part s.Budget; s.Budgets
+// become those that begin with this run.
 func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 	acc := d.successor(s.GetTaskId(), s.GetAgent(), s.GetInput().GetParts())
 	acc.Limits = agent.PartLimits(s.GetBudget())
 	acc.Collaboration = d.accepted.GetCollaboration()
 	acc.Detached = &teamv1.Detached{Parent: d.claim.Root, Member: s.GetMember(), Lead: s.GetLead(), Team: s.GetTeam()}
+	purse, err := d.openPurse(ctx, nil) // if it is not open, no part has been given
+	if err != nil {
+		return err
+	}
+	s.Budgets = d.ownBudgets(s.GetBudgets())
+	acc.Budgets = purse.Chain(s.GetBudgets())
+	part := agent.CostOf(s.GetBudget())
+	if err := purse.Give(ctx, s.GetTaskId(), part, s.GetBudgets()); err != nil {
+		return err
+	}
 	if err := d.Tasks.Begin(ctx, acc); err != nil {
-		return a2a.StoreError(acc.GetTaskId(), err)
+		var known *agent.Error
+		if !errors.As(err, &known) && len(acc.GetBudgets()) > 0 { // it may have begun, with this part
+			return d.journalError(err)
+		}
+		return errors.Join(a2a.StoreError(acc.GetTaskId(), err), purse.TakeBack(ctx, s.GetTaskId(), s.GetBudgets()))
+	}
+	return purse.Gave(ctx, s.GetTaskId(), part, s.GetBudgets())
+}
+
+// ownBudgets returns those of the limits of a step, as its team knows them, that begin with this run. A woken
+// run continues the budget of the run that it was caused by, so the limits of its agent are not new.
+func (d *drive) ownBudgets(limits []*teamv1.SharedBudget) (own []*teamv1.SharedBudget) {
+	woken := len(d.accepted.GetBudgets()) > 0 && d.accepted.GetDetached() == nil
+	for _, b := range limits {
+		if woken && b.GetScope() == "" {
+			continue
+		}
+		b.TaskId = d.claim.Root
+		own = append(own, b)
+	}
+	return own
+}
+
+// openPurse returns what the run may spend of the budgets that it shares with other runs. It is opened when
+// it is first needed; recorded are the events that say which parts were given before.
+func (d *drive) openPurse(ctx context.Context, recorded []*teamv1.Event) (*account.Purse, error) {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	if d.purse != nil || d.Shares == nil {
+		return d.purse, nil
+	}
+	p, err := account.OpenPurse(ctx, account.PurseOpening{
+		Shares: d.Shares, Run: d.claim.Root, Epoch: d.claim.Epoch, Agent: d.accepted.GetAgent(), Inherited: d.accepted.GetBudgets(), Recorded: recorded,
+		Fail: func(err error) error { return d.journalError(d.accountError(err)) },
+	})
+	if err != nil {
+		return nil, d.accountError(err)
+	}
+	d.purse = p
+	return p, nil
+}
+
+// sharesBudgets reports whether the run was caused by another one that shares its budgets, or has given parts
+// of its own.
+func (d *drive) sharesBudgets() bool {
+	return len(d.accepted.GetBudgets()) > 0 ||
+		slices.ContainsFunc(d.recorded, func(ev *teamv1.Event) bool { return len(ev.GetSpawned().GetBudgets()) > 0 })
+}
+
+// settleBudgets writes what the run has spent of the budgets that it shares, and adds them to its end. What it has
+// done is on record before, so that the run, if it has to end again after a crash, needs nothing that others may
+// have drawn meanwhile.
+func (d *drive) settleBudgets(ctx context.Context, e *teamv1.Ended) (err error) {
+	if d.purse == nil {
+		return nil
+	}
+	if err := d.commit(ctx); err != nil {
+		return err
+	}
+	e.Budgets, err = d.purse.Settle(ctx, func(scope string) agent.Cost {
+		if scope == "" {
+			return agent.CostOf(agent.SpentOn(d.recorded)).Max(agent.CostOf(e.GetSpent()))
+		}
+		within := slices.DeleteFunc(slices.Clone(d.recorded), func(ev *teamv1.Event) bool { return !agent.Within(ev.GetScope(), scope) })
+		return agent.CostOf(agent.SpentOn(within))
+	})
+	if err != nil {
+		return d.journalError(d.accountError(err))
 	}
 	return nil
 }
@@ -58,6 +138,7 @@ func (d *drive) wakeLead(ctx context.Context, e *teamv1.Ended) error {
 		return nil
 	}
 	acc := d.successor(d.run.ID("", "wake", 1), origin.GetLead(), d.news(e))
+	acc.Budgets = d.accepted.GetBudgets()
 	err := d.Tasks.Begin(ctx, acc)
 	var known *agent.Error
 	if errors.As(err, &known) && known.Reason == agent.ReasonAgentNotFound {

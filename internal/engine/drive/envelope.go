@@ -12,10 +12,20 @@ import (
 // the account has set limits.
 func (d *drive) envelope() *agent.Budget {
 	limit := agent.LimitOf(d.accepted.GetLimits())
+	caused := len(d.accepted.GetBudgets()) > 0 && d.purse != nil
+	switch {
+	case caused: // its part, and what it draws beyond that
+		limit = d.purse.Limit()
+	case d.purse != nil:
+		limit = limit.Min(d.purse.Limit())
+	}
 	if limit == agent.NoLimit() && d.account == nil {
 		return nil
 	}
 	b := agent.NewBudget("", limit, agent.BookedOn(d.recorded)).Holding(agent.HeldOn(d.recorded))
+	if caused {
+		b.From(d.purse)
+	}
 	if d.account != nil {
 		b.Under(d.account)
 	}
@@ -31,6 +41,8 @@ func (d *drive) left() *teamv1.Limits {
 	switch {
 	case d.hold != nil:
 		left = d.hold.Envelope()
+	case d.budget != nil && len(d.accepted.GetBudgets()) > 0: // more is drawn only for what runs here
+		left = agent.LimitsOf(d.budget.Drawn())
 	case d.budget != nil:
 		left = agent.LimitsOf(d.budget.Left())
 	}

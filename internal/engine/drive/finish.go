@@ -33,6 +33,9 @@ func (d *drive) finish(ctx context.Context, err error) error {
 	if aerr := d.settleAccount(ctx, e.GetSpent(), agent.Cost{}); aerr != nil {
 		return d.journalError(aerr)
 	}
+	if jerr := d.settleBudgets(ctx, e); jerr != nil {
+		return jerr
+	}
 	if jerr := d.remember(ctx, e); jerr != nil {
 		return jerr
 	}

@@ -37,6 +37,8 @@ type Runner struct {
 	Conversations a2a.Conversations
 	// Accounts are the limits of accounts. If nil, accounts have no limits.
 	Accounts *account.Accounts
+	// Shares are the budgets that runs of the same message share. If nil, each run has budgets of its own.
+	Shares account.Shares
 	// Halts are the halts in force. If nil, nothing is ever halted.
 	Halts *agent.Halts
 	// Replica is the name of this process in Claimed events.
@@ -86,6 +88,11 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	if from := lastReplica(events); from != "" && from != d.Replica {
 		d.Log.Debug("run continues; another process drove it before", zap.String("replica", from))
 	}
+	if d.sharesBudgets() {
+		if _, err := d.openPurse(ctx, d.recorded); err != nil {
+			return a2a.Park{}, err
+		}
+	}
 	d.resumed, d.budget = d.summary.Started, d.envelope()
 	ctx, end := d.underHalts(ctx) // after the replay, which applies the commands of the past
 	defer end()
@@ -114,6 +121,8 @@ type drive struct {
 	run      *agent.Run
 	budget   *agent.Budget       // what is left of the caller's limits; nil means no limit
 	account  *account.RunAccount // nil if the account has no limits
+	opening  sync.Mutex          // held while purse is opened
+	purse    *account.Purse      // what the run shares with other runs; nil before it is needed
 	hold     *agent.Budget       // see reserveForRoot; nil without a reservation
 	cancel   context.CancelCauseFunc
 

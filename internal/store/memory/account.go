@@ -20,12 +20,65 @@ import (
 // accounts are the ledger of a Store. The zero value is empty.
 type accounts struct {
 	mu       sync.Mutex
-	rows     map[string][]account.Row   // by root; guarded by mu
-	epochs   map[string]int64           // by root; guarded by mu
-	sums     map[string]*account.Sums   // by account; guarded by mu
-	limits   map[string]account.Stored  // by account; guarded by mu
-	full     map[string]int64           // when the bucket of requests is full, by owner; guarded by mu
-	watchers map[chan struct{}]struct{} // guarded by mu
+	rows     map[string][]account.Row                // by root; guarded by mu
+	epochs   map[string]int64                        // by root; guarded by mu
+	sums     map[string]*account.Sums                // by account; guarded by mu
+	limits   map[string]account.Stored               // by account; guarded by mu
+	full     map[string]int64                        // when the bucket of requests is full, by owner; guarded by mu
+	watchers map[chan struct{}]struct{}              // guarded by mu
+	shares   map[string]map[string]map[string]*share // by task, scope and run; guarded by mu
+}
+
+// share is the part of a run in a shared budget, and the epoch of the owner that has changed it.
+type share struct {
+	account.Part
+	epoch int64
+}
+
+// ChangeShare implements account.Shares.
+func (s *Store) ChangeShare(_ context.Context, of account.Share, change func(own, others account.Part) account.Part) (own, others account.Part, err error) {
+	c := &s.accounts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	runs := c.sharesOf(of)
+	mine := runs[of.Run]
+	if mine == nil {
+		mine = &share{}
+	}
+	if mine.epoch > of.Epoch {
+		return own, others, fmt.Errorf("epoch %d of %s: %w", of.Epoch, of.Run, agent.ErrFenced)
+	}
+	for run, p := range runs {
+		if run != of.Run {
+			others = others.Plus(p.Part)
+		}
+	}
+	own = change(mine.Part, others)
+	runs[of.Run] = &share{own, of.Epoch}
+	return own, others, nil
+}
+
+// sharesOf returns the parts in a shared budget, by run. The caller must hold mu.
+func (c *accounts) sharesOf(of account.Share) map[string]*share {
+	if c.shares == nil {
+		c.shares = map[string]map[string]map[string]*share{}
+	}
+	scopes := c.shares[of.Task]
+	if scopes == nil {
+		scopes = map[string]map[string]*share{}
+		c.shares[of.Task] = scopes
+	}
+	if scopes[of.Scope] == nil {
+		scopes[of.Scope] = map[string]*share{of.Task: {Part: of.First()}}
+	}
+	return scopes[of.Scope]
+}
+
+// dropShares deletes the shared budgets of a run.
+func (c *accounts) dropShares(root string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.shares, root)
 }
 
 // admit returns agent.ErrFenced if an owner with a later epoch has opened the rows of a run. The

@@ -116,6 +116,7 @@ func (s *Store) finish(r *run) *run {
 // drop removes a finished run with everything that belongs to it. The caller must hold mu.
 func (s *Store) drop(r *run) {
 	delete(s.runs, r.root)
+	s.accounts.dropShares(r.root)
 	s.pushes.drop(r.root)
 	if r.tied != nil {
 		r.tied.runs--

@@ -33,6 +33,7 @@ var tables = []struct{ name, columns, key string }{
 	{"board", "account, team, seq", "account, team"},
 	{"account_use", "root, day, account, epoch, held_tokens, held_micros, spent_tokens, spent_micros, before_tokens, before_micros", "root, day"},
 	{"account_day", "account, day, held_tokens, held_micros, spent_tokens, spent_micros", "account, day"},
+	{"shared_use", "task, scope, run, epoch, held_tokens, held_micros, spent_tokens, spent_micros", "task, scope, run"},
 	{"audit", "account, seq, id, hash, body", "account, seq"},
 	{"audit_head", "account, seq, hash, dropped, dropped_hash", "account"},
 	{"account_limits", "account, changed, changed_by, body", "account"},

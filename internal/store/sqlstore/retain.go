@@ -72,7 +72,7 @@ func (s *Store) deleteOld(ctx context.Context, now time.Time) error {
 	}{
 		{`ended < $1`, now.Add(-s.cfg.Retention), []string{
 			`DELETE FROM event WHERE id = $1`, `DELETE FROM blob WHERE id = $1`, `DELETE FROM inbox WHERE id = $1`, `DELETE FROM request WHERE id = $1`,
-			`DELETE FROM account_use WHERE root = $1`,
+			`DELETE FROM account_use WHERE root = $1`, `DELETE FROM shared_use WHERE task = $1`,
 			`DELETE FROM push_dead WHERE id = $1`, `DELETE FROM push_config WHERE id = $1`,
 			`DELETE FROM task WHERE id = $1`, `DELETE FROM run WHERE id = $1`,
 		}},

@@ -24,8 +24,7 @@ func (l *leader) left(s *team.State, turn *team.StepState) string {
 			break
 		}
 		if st.Done && st.EndIndex < turn.EndedBefore {
-			c := agent.CostOf(st.Spent)
-			spent.Tokens, spent.Micros = spent.Tokens+c.Tokens, spent.Micros+c.Micros
+			spent = spent.Plus(agent.CostOf(st.Spent))
 		}
 		if st.ByMember() && st.Refusal == nil && st.Outcome != teamv1.Outcome_OUTCOME_REJECTED {
 			delegated++

@@ -95,6 +95,7 @@ func (w *Work) detach(ctx context.Context) Result {
 	}
 	s := &teamv1.Spawned{
 		TaskId: DetachedID(w.by.Run.Root, w.Scope), Agent: w.Target.AgentID, Input: w.Input, Member: member, Team: w.by.ID, Budget: w.Reserved,
+		Budgets: w.by.Budget.budget.Shared(),
 	}
 	if w.by.Wakes {
 		s.Lead = w.by.ID
