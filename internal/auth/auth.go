@@ -3,11 +3,10 @@
 package auth
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,9 +37,6 @@ type Authenticator interface {
 	// Authenticate returns the caller of a request. The error is ErrNone if the request has no
 	// credentials of the kind that the authenticator checks, else a *Refusal.
 	Authenticate(Request) (a2a.Caller, error)
-	// Holds reports whether a request of an owner can be accepted now or later, as far as the
-	// authenticator knows.
-	Holds(owner string) bool
 }
 
 // ErrNone says that a request has no credentials that an Authenticator checks.
@@ -115,9 +111,10 @@ type Config struct {
 	Certificates *Certificates
 	// Issuers are issuers of tokens that are accepted.
 	Issuers []Issuer
-	// Store has the keys that were made by the API; nil means that there are no others.
+	// Store has the keys that were made by the API, and rights; nil means that there are no others than those that
+	// were noted since New.
 	Store Store
-	// Clock returns the time at which keys expire, which is that of Store; nil means time.Now.
+	// Clock returns the time at which keys and rights end, which is that of Store; nil means time.Now.
 	Clock func() time.Time
 	// Log receives lines about addresses that guess; nil means no log.
 	Log *zap.Logger
@@ -127,6 +124,7 @@ type Config struct {
 type Server struct {
 	c        Config // Keys, Clients and Issuers are those of New
 	guesses  guesses
+	rights   *rights
 	now      atomic.Pointer[accepted] // stored under mu
 	reloaded chan struct{}            // holds one signal: now has changed
 	busy     chan struct{}            // holds a value while Refresh runs
@@ -142,6 +140,7 @@ type accepted struct {
 	needs  string          // what to send, for callers without credentials
 	keys   *Keys
 	tokens *tokens // nil without issuers
+	mtls   *mtls   // nil without clients
 }
 
 // New returns the authentication of a server, nil if it accepts every caller. The error names what
@@ -153,7 +152,10 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	s := &Server{c: c, reloaded: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	s := &Server{c: c, rights: newRights(c.Store, c.Log), reloaded: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
 	s.guesses.log = c.Log
 	apply, err := s.Prepare(c)
 	if err != nil {
@@ -204,14 +206,12 @@ func (s *Server) accept(c *Config) (*accepted, error) {
 	if a.keys, err = NewKeys(c.Keys); err != nil {
 		return nil, err
 	}
-	if s.c.Clock != nil {
-		a.keys.clock = s.c.Clock
-	}
+	a.keys.clock = s.c.Clock
 	if len(c.Issuers) > 0 { // first, because Keys refuses every bearer token that it does not know
 		if a.tokens, err = newTokens(c.Issuers, s.keysOf); err != nil {
 			return nil, err
 		}
-		a.tokens.waits = s.guesses.waits
+		a.tokens.waits, a.tokens.note = s.guesses.waits, s.rights.note
 		a.of, needs = append(a.of, a.tokens), append(needs, "a token of one of its issuers; send the header authorization: Bearer TOKEN")
 	}
 	a.of = append(a.of, a.keys)
@@ -219,11 +219,11 @@ func (s *Server) accept(c *Config) (*accepted, error) {
 		needs = append(needs, "an API key; send the header authorization: Bearer KEY")
 	}
 	if len(c.Clients) > 0 {
-		m, err := newMTLS(c.Clients, s.c.Certificates)
-		if err != nil {
+		if a.mtls, err = newMTLS(c.Clients, s.c.Certificates); err != nil {
 			return nil, err
 		}
-		a.of, needs = append(a.of, m), append(needs, "a client certificate; connect with one")
+		a.mtls.note = s.rights.note
+		a.of, needs = append(a.of, a.mtls), append(needs, "a client certificate; connect with one")
 	}
 	a.needs = "this server requires " + strings.Join(needs, ", or ")
 	return a, nil
@@ -271,28 +271,67 @@ func (s *Server) pace(r Request, who a2a.Caller, err error) error {
 	return err
 }
 
-// Holds implements Authenticator.
-func (s *Server) Holds(owner string) bool {
-	return slices.ContainsFunc(s.now.Load().of, func(a Authenticator) bool { return a.Holds(owner) })
+// sources returns what signs the tokens and certificates that are accepted.
+func (a *accepted) sources() []Source { return append(a.tokens.sources(), a.mtls.sources()...) }
+
+// Holds reports whether an owner may call: whether it has a key that is accepted, or has shown a token or certificate
+// that would be accepted now. Server may be nil; every owner may call then.
+func (s *Server) Holds(ctx context.Context, owner string) (bool, error) {
+	if s == nil {
+		return true, nil
+	}
+	switch now := s.now.Load(); {
+	case now.keys.Holds(owner):
+		return true, nil
+	case now.tokens.may(owner), now.mtls.may(owner):
+		return s.rights.lasts(ctx, owner, s.c.Clock(), now.sources())
+	}
+	return false, nil
 }
 
 // staleAfter is how long the keys of the store are known well enough to end rights.
 const staleAfter = 2 * pollInterval
 
+// Ended says how the rights of an owner have ended.
+type Ended struct {
+	// Agreed says that all replicas know that the rights have ended: one of the keys is in the store, or the
+	// tokens and certificates have expired. Otherwise it follows from the configuration of this replica, or from what
+	// it knows of an issuer.
+	Agreed bool
+	// Busy says that the owner has unfinished tasks; if it is false, nothing is known about them.
+	Busy bool
+}
+
 // Ended returns the owners who had a right to call, and have none any more: all of their keys have
-// expired or were revoked. The value says that one of these keys is in the store, which all replicas
-// know; the others are only in the configuration of this one. fresh is false while the keys of the store
-// cannot be read. Server may be nil.
-func (s *Server) Ended() (owners map[string]bool, fresh bool) {
+// expired or were revoked, and the tokens and certificates that they have shown have expired, or are of an issuer, a
+// key or an authority that is not accepted any more. Owners without keys are left out while they have no unfinished
+// tasks. fresh is false while the keys of the store cannot be read. Server may be nil.
+func (s *Server) Ended(ctx context.Context) (owners map[string]Ended, fresh bool, err error) {
 	if s == nil {
-		return nil, false
+		return nil, false, nil
 	}
 	if s.c.Store != nil && time.Since(time.UnixMilli(s.read.Load())) > staleAfter {
-		return nil, false
+		return nil, false, nil
 	}
-	owners = s.now.Load().keys.ended()
-	maps.DeleteFunc(owners, func(owner string, _ bool) bool { return s.Holds(owner) })
-	return owners, true
+	now, at := s.now.Load(), s.c.Clock()
+	owners = map[string]Ended{}
+	for owner, inStore := range now.keys.ended() {
+		held, err := s.Holds(ctx, owner)
+		if err != nil {
+			return nil, false, err
+		}
+		if !held {
+			owners[owner] = Ended{Agreed: inStore}
+		}
+	}
+	rights, err := s.rights.ended(ctx, at, now.sources())
+	for owner, until := range rights {
+		if !now.keys.Holds(owner) {
+			keys, had := owners[owner]
+			owners[owner] = Ended{Agreed: (!had || keys.Agreed) && !at.Before(until), Busy: true}
+		}
+	}
+	return owners, true, err
 }
 
 // Flush logs what is known of addresses that guess, when the server stops.

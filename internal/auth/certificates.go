@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -42,6 +44,8 @@ type loaded struct {
 	content []byte // of the files
 	pair    tls.Certificate
 	clients *x509.CertPool // nil without ClientCA
+	// authorities has the fingerprints of the certificates in clients.
+	authorities []string
 }
 
 // rereadEvery is how often the files are read. A change takes effect when it was seen twice, so that
@@ -96,8 +100,25 @@ func (f CertificateFiles) parse(content [3][]byte) (*loaded, error) {
 		if !l.clients.AppendCertsFromPEM(content[2]) {
 			return nil, fmt.Errorf("%s of server.tls.client_ca contains no certificate in PEM", f.ClientCA)
 		}
+		l.authorities = fingerprints(content[2])
 	}
 	return l, nil
+}
+
+// fingerprint returns the fingerprint of a certificate.
+func fingerprint(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// fingerprints returns the fingerprints of the certificates in PEM.
+func fingerprints(text []byte) (list []string) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			list = append(list, fingerprint(c))
+		}
+	}
+	return list
 }
 
 // Run reads files that have changed until ctx ends. Files that cannot be used are logged, and
@@ -182,16 +203,16 @@ func (c *Certificates) changed() bool { return c.loaded.Load() != c.first }
 // errNoAuthority is the error for certificates of clients without server.tls.client_ca.
 var errNoAuthority = errors.New("no authority signs the certificates of clients")
 
-// verify returns an error unless one of the present authorities has signed a certificate of a client
-// that was accepted before.
-func (c *Certificates) verify(chain []*x509.Certificate) error {
+// verify returns the fingerprint of the present authority that has signed a certificate of a client that was
+// accepted before, and an error if there is none.
+func (c *Certificates) verify(chain []*x509.Certificate) (authority string, err error) {
 	l := c.loaded.Load()
 	if l.clients == nil {
-		return errNoAuthority
+		return "", errNoAuthority
 	}
 	sum := sha256.Sum256(chain[0].Raw)
-	if c.known.has(sum, l, time.Now()) {
-		return nil
+	if authority, has := c.known.find(sum, l, time.Now()); has {
+		return authority, nil
 	}
 	between := x509.NewCertPool()
 	for _, one := range chain[1:] {
@@ -199,7 +220,7 @@ func (c *Certificates) verify(chain []*x509.Certificate) error {
 	}
 	chains, err := chain[0].Verify(x509.VerifyOptions{Roots: l.clients, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	if err != nil {
-		return err
+		return "", err
 	}
 	until := chain[0].NotAfter
 	for _, one := range chains[0] {
@@ -207,6 +228,7 @@ func (c *Certificates) verify(chain []*x509.Certificate) error {
 			until = one.NotAfter
 		}
 	}
-	c.known.add(sum, l, until)
-	return nil
+	authority = fingerprint(chains[0][len(chains[0])-1])
+	c.known.add(sum, l, authority, until)
+	return authority, nil
 }

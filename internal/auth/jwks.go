@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,6 +84,12 @@ func sameKey(a, b jose.JSONWebKey) bool {
 	return err == nil && err2 == nil && bytes.Equal(one, other) && a.KeyID == b.KeyID && a.Algorithm == b.Algorithm && a.Use == b.Use
 }
 
+// thumbprint returns the thumbprint of a key.
+func thumbprint(k jose.JSONWebKey) string {
+	sum, _ := k.Thumbprint(crypto.SHA256) // keys of the kinds that fit have one
+	return base64.RawURLEncoding.EncodeToString(sum)
+}
+
 // newIssuerKeys returns the keys of an issuer, which run fetches.
 func newIssuerKeys(i Issuer, log *zap.Logger) (*issuerKeys, error) {
 	own, err := egress.New(egress.Config{CAFile: i.CAFile})
@@ -136,7 +143,7 @@ func refused(address string, _ error) error {
 // find returns the keys with an id that fit an algorithm; without an id, the one that fits if the issuer
 // lists only one. The keys are part of a set, which is nil until keys were fetched, and while that
 // was too long ago.
-func (k *issuerKeys) find(kid, alg string) (keys []any, of *keySet) {
+func (k *issuerKeys) find(kid, alg string) (keys []jose.JSONWebKey, of *keySet) {
 	known := k.known.Load()
 	if known == nil || time.Since(time.Unix(k.last.Load(), 0)) > maxStale {
 		return nil, nil
@@ -150,7 +157,7 @@ func (k *issuerKeys) find(kid, alg string) (keys []any, of *keySet) {
 			fitting++
 		}
 		if kid == "" || one.KeyID == kid {
-			keys = append(keys, one.Key)
+			keys = append(keys, one)
 		}
 	}
 	if kid == "" && fitting > 1 {

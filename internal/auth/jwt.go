@@ -110,11 +110,13 @@ type tokens struct {
 	// waits reports whether tokens that were not verified before must wait, because too many bad ones
 	// came from their address. owner is the one that the token claims to be of, "" if it claims none.
 	waits func(from netip.Addr, owner string) bool
+	// note notes that a token was accepted.
+	note func(Right)
 }
 
 // newTokens returns the authentication by tokens of issuers.
 func newTokens(list []Issuer, fetch func(Issuer) (*issuerKeys, error)) (*tokens, error) {
-	t := &tokens{issuers: map[string]*issuer{}, waits: func(netip.Addr, string) bool { return false }}
+	t := &tokens{issuers: map[string]*issuer{}, waits: func(netip.Addr, string) bool { return false }, note: func(Right) {}}
 	names := map[string]bool{}
 	for _, i := range list {
 		if err := i.complete(); err != nil {
@@ -156,8 +158,12 @@ func (t *tokens) Authenticate(r Request) (a2a.Caller, error) {
 		}
 		return !r.Again && t.waits(r.From, owner)
 	}
-	if err := i.verify(text, header, &t.known, waits); err != nil {
+	key, err := i.verify(text, header, &t.known, waits)
+	if err != nil {
 		return a2a.Caller{}, err
+	}
+	if claimErr == nil {
+		t.note(Right{who.Owner(), Source{i.URL, key}, who.Expires.Add(i.Leeway)})
 	}
 	return who, claimErr
 }
@@ -252,47 +258,48 @@ var types = []string{"", "jwt", "at+jwt", "application/at+jwt", "application/jwt
 // rememberFor is the longest time for which a verified token is remembered.
 const rememberFor = time.Hour
 
-// verify returns a refusal unless a key of the issuer has signed the token. Keys that the header
-// itself names, by value or by address, are ignored. Tokens that are known are not verified again,
-// and others only if the caller need not wait.
-func (i *issuer) verify(text string, header map[string]any, known *verified, waits func() bool) error {
+// verify returns the thumbprint of the key of the issuer that has signed the token, and a refusal if there is none.
+// Keys that the header itself names, by value or by address, are ignored. Tokens that are known are not verified
+// again, and others only if the caller need not wait.
+func (i *issuer) verify(text string, header map[string]any, known *verified, waits func() bool) (key string, err error) {
 	alg, _ := header["alg"].(string)
 	typ, isText := header["typ"].(string)
 	if _, has := header["typ"]; has && !isText || !slices.Contains(types, strings.ToLower(typ)) {
-		return badToken("it is of another type", true)
+		return "", badToken("it is of another type", true)
 	}
 	if !slices.Contains(i.Algorithms, alg) {
-		return badToken("its signature algorithm is not accepted", true)
+		return "", badToken("its signature algorithm is not accepted", true)
 	}
 	if _, has := header["crit"]; has {
-		return badToken("its header has critical extensions", true)
+		return "", badToken("its header has critical extensions", true)
 	}
 	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.SignatureAlgorithm(alg)})
 	if err != nil {
-		return badToken("it is malformed", true)
+		return "", badToken("it is malformed", true)
 	}
 	kid, _ := header["kid"].(string)
 	keys, of := i.keys.find(kid, alg)
 	if of == nil {
-		return &Refusal{Why: WhyNoKeys, Detail: i.Name, err: &agent.Error{
+		return "", &Refusal{Why: WhyNoKeys, Detail: i.Name, err: &agent.Error{
 			Code: agent.CodeUnavailable, Reason: agent.ReasonUnavailable, Retry: true, RetryAfter: 5 * time.Second,
 			Message: "the server cannot read the keys of the token's issuer at present; try again",
 		}}
 	}
 	sum, now := sha256.Sum256([]byte(text)), time.Now()
-	if known.has(sum, of, now) {
-		return nil
+	if key, has := known.find(sum, of, now); has {
+		return key, nil
 	}
 	if len(keys) > 0 && waits() {
-		return &Refusal{Why: WhyUnknown, Guess: true, err: tooManyGuesses(maxPause)}
+		return "", &Refusal{Why: WhyUnknown, Guess: true, err: tooManyGuesses(maxPause)}
 	}
 	for _, k := range keys {
-		if _, err := signed.Verify(k); err == nil {
-			known.add(sum, of, now.Add(rememberFor))
-			return nil
+		if _, err := signed.Verify(k.Key); err == nil {
+			key := thumbprint(k)
+			known.add(sum, of, key, now.Add(rememberFor))
+			return key, nil
 		}
 	}
-	return badToken("no key of the issuer verifies its signature", true)
+	return "", badToken("no key of the issuer verifies its signature", true)
 }
 
 // caller returns the caller that verified claims stand for.
@@ -418,12 +425,11 @@ func escape(subject string) string {
 	return strings.NewReplacer("%40", "@", "%7C", "|").Replace(url.QueryEscape(subject))
 }
 
-// Holds implements Authenticator: an owner may come back with a new token as long as its issuer is
-// accepted.
-func (t *tokens) Holds(owner string) bool {
+// may reports whether an owner can have a token of an issuer that is accepted.
+func (t *tokens) may(owner string) bool {
 	_, principal, _ := strings.Cut(owner, "/")
 	name, _, isToken := strings.Cut(principal, ":")
-	if !isToken {
+	if !isToken || t == nil {
 		return false
 	}
 	for _, i := range t.issuers {
@@ -432,4 +438,25 @@ func (t *tokens) Holds(owner string) bool {
 		}
 	}
 	return false
+}
+
+// sources returns the keys of all issuers with which tokens are accepted. An issuer whose keys were never
+// read may have every key.
+func (t *tokens) sources() (list []Source) {
+	if t == nil {
+		return nil
+	}
+	for url, i := range t.issuers {
+		known := i.keys.known.Load()
+		if known == nil {
+			list = append(list, Source{Issuer: url})
+			continue
+		}
+		for _, k := range known.keys {
+			if slices.ContainsFunc(i.Algorithms, func(alg string) bool { return fits(k, alg) }) {
+				list = append(list, Source{url, thumbprint(k)})
+			}
+		}
+	}
+	return list
 }

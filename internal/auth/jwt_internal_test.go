@@ -348,8 +348,10 @@ func TestT_10_Claims(t *testing.T) {
 	if err != nil || who.Owner() != "acme/corp:ann%2Fx+y@team.example" || strings.Join(who.Roles, " ") != "editor" || who.Permissions != a2a.PermissionManage {
 		t.Errorf("%+v, %v", who, err)
 	}
-	if !s.Holds(who.Owner()) || s.Holds("acme/else:ann") || s.Holds("acme/corp") {
-		t.Error("Holds is wrong")
+	for owner, want := range map[string]bool{who.Owner(): true, "acme/corp:eve": false, "acme/else:ann": false, "acme/corp": false, "default/key": true} {
+		if got, err := s.Holds(t.Context(), owner); got != want || err != nil {
+			t.Errorf("%s may call: %v, %v", owner, got, err)
+		}
 	}
 	for name, account := range map[string]any{"a slash": "a/b", "none": nil, "a number": 7, "empty": "", "a dash": "-", "a dot": ".", "two dots": "..", "a control character": "a\n"} {
 		claims["org"] = map[string]any{"id": account}

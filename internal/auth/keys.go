@@ -152,7 +152,7 @@ func (e entry) String() string {
 	return strings.TrimSpace(e.caller.Owner() + " " + e.id)
 }
 
-// Holds implements Authenticator.
+// Holds reports whether an owner has a key that is accepted.
 func (k *Keys) Holds(owner string) bool {
 	now := k.clock()
 	return slices.ContainsFunc(k.ring.Load().owners[owner], func(e entry) bool { return !e.ended(now) })

@@ -23,6 +23,7 @@ import (
 
 // slowStore is a store of one key, whose first reader waits for a signal after it has read.
 type slowStore struct {
+	Store
 	mu    sync.Mutex
 	key   StoredKey // guarded by mu
 	reads int       // guarded by mu

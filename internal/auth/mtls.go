@@ -27,11 +27,12 @@ type CertificateClient struct {
 type mtls struct {
 	callers map[string]a2a.Caller // by sanKey
 	by      *Certificates
+	note    func(Right) // notes that a certificate was accepted
 }
 
 // newMTLS returns the authentication by certificates that by has accepted.
 func newMTLS(clients []CertificateClient, by *Certificates) (*mtls, error) {
-	m := &mtls{callers: map[string]a2a.Caller{}, by: by}
+	m := &mtls{callers: map[string]a2a.Caller{}, by: by, note: func(Right) {}}
 	for i, c := range clients {
 		if err := checkName(c.Name, c.Account); err != nil {
 			return nil, fmt.Errorf("certificate client %d (%q): %w", i, c.SAN, err)
@@ -61,8 +62,11 @@ func (m *mtls) Authenticate(r Request) (a2a.Caller, error) {
 	if !time.Now().Before(chain[0].NotAfter) {
 		return a2a.Caller{}, refuse(WhyExpired, detail, fmt.Sprintf("the client certificate expired at %s; connect with a new one", chain[0].NotAfter.UTC().Format(time.RFC3339)))
 	}
+	trusted := r.TLS.VerifiedChains[0]
+	authority := fingerprint(trusted[len(trusted)-1])
 	if m.by.changed() { // the connection may be older than the authorities
-		if err := m.by.verify(chain); err != nil {
+		var err error
+		if authority, err = m.by.verify(chain); err != nil {
 			return a2a.Caller{}, refuse(WhyRevoked, detail, "the authority of the client certificate is not trusted any more; connect with a certificate of another one")
 		}
 	}
@@ -72,6 +76,7 @@ func (m *mtls) Authenticate(r Request) (a2a.Caller, error) {
 	}
 	who := m.callers[names[i]]
 	who.Expires = chain[0].NotAfter
+	m.note(Right{who.Owner(), Source{sourceOfCertificates, authority}, who.Expires})
 	return who, nil
 }
 
@@ -110,12 +115,26 @@ func configuredSAN(name string) string {
 	return sanDNS + strings.ToLower(name)
 }
 
-// Holds implements Authenticator.
-func (m *mtls) Holds(owner string) bool {
+// may reports whether an owner can have a certificate that is accepted.
+func (m *mtls) may(owner string) bool {
+	if m == nil {
+		return false
+	}
 	for _, who := range m.callers {
 		if who.Owner() == owner {
 			return true
 		}
 	}
 	return false
+}
+
+// sources returns the authorities of the certificates that are accepted.
+func (m *mtls) sources() (list []Source) {
+	if m == nil {
+		return nil
+	}
+	for _, authority := range m.by.loaded.Load().authorities {
+		list = append(list, Source{sourceOfCertificates, authority})
+	}
+	return list
 }

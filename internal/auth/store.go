@@ -19,8 +19,8 @@ type StoredKey struct {
 	Hash []byte
 }
 
-// Store stores the API keys that were made by the API. Stores implement it. It is safe for concurrent
-// use, by several processes if the store is.
+// Store stores the API keys that were made by the API, and the rights of owners of tokens and certificates. Stores
+// implement it. It is safe for concurrent use, by several processes if the store is.
 type Store interface {
 	// Keys returns all keys, ordered by id. The caller may modify them.
 	Keys(ctx context.Context) ([]StoredKey, error)
@@ -29,6 +29,16 @@ type Store interface {
 	// WatchKeys returns a channel that receives a value when keys may have changed. Values may be
 	// lost, so callers also poll. The caller must call stop.
 	WatchKeys() (wake <-chan struct{}, stop func())
+	// PutRights stores rights, each in place of one of the same owner and key, unless that is of the same issuer and
+	// lasts longer.
+	PutRights(ctx context.Context, list []Right) error
+	// Rights returns the rights of an owner, in any order. The store forgets them when they ended RightsKept ago and
+	// the owner has no unfinished tasks.
+	Rights(ctx context.Context, owner string) ([]Right, error)
+	// EndedRights returns the owners with unfinished tasks who have rights of which none lasts at a time if only
+	// the sources in accepted are accepted, each with the latest time until which one would have lasted. The
+	// caller may modify the map.
+	EndedRights(ctx context.Context, now time.Time, accepted []Source) (map[string]time.Time, error)
 }
 
 // pollInterval is how often the keys are read, in case a notification was lost.
@@ -74,8 +84,8 @@ func callerOf(k *teamv1.Key) a2a.Caller {
 	return who
 }
 
-// Serve reads the keys of issuers, and those that other replicas have changed, until ctx ends. Server
-// may be nil.
+// Serve reads the keys of issuers, and those that other replicas have changed, and stores rights, until ctx ends.
+// Server may be nil.
 func (s *Server) Serve(ctx context.Context) {
 	if s == nil {
 		return
@@ -83,6 +93,7 @@ func (s *Server) Serve(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
 	work.Go(func() { s.fetchKeys(ctx) })
+	work.Go(func() { s.rights.run(ctx) })
 	if s.c.Store != nil {
 		s.follow(ctx)
 	}

@@ -18,24 +18,26 @@ type verified struct {
 
 // verdict says with what a signature was verified, and until when that is true.
 type verdict struct {
-	by    any // a pointer to keys or authorities that are not modified
+	by    any    // a pointer to keys or authorities that are not modified
+	key   string // the thumbprint of the one of them that has signed
 	until time.Time
 }
 
-// has reports whether something is known to be signed by keys or authorities that are in use.
-func (v *verified) has(signed [sha256.Size]byte, by any, now time.Time) bool {
+// find returns the thumbprint of the key that is known to have signed something, and is one of the keys or
+// authorities that are in use.
+func (v *verified) find(signed [sha256.Size]byte, by any, now time.Time) (key string, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	known, ok := v.all[signed]
-	return ok && known.by == by && now.Before(known.until)
+	return known.key, ok && known.by == by && now.Before(known.until)
 }
 
 // add remembers something that is signed. If it is full, it forgets everything first.
-func (v *verified) add(signed [sha256.Size]byte, by any, until time.Time) {
+func (v *verified) add(signed [sha256.Size]byte, by any, key string, until time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.all == nil || len(v.all) >= maxVerified {
 		v.all = map[[sha256.Size]byte]verdict{}
 	}
-	v.all[signed] = verdict{by, until}
+	v.all[signed] = verdict{by, key, until}
 }

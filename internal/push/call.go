@@ -67,11 +67,16 @@ func (s *session) try(ctx context.Context, n *feed.Notice) (r result) {
 			r = result{err: whyNotSent}
 		}
 	}()
-	if s.Allowed != nil && !s.Allowed(s.claim.Task.Owner) {
-		return result{err: whyNoKey}
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.Policy.Timeout)
 	defer cancel()
+	if s.Allowed != nil {
+		switch may, err := s.Allowed(ctx, s.claim.Task.Owner); {
+		case err != nil:
+			return result{err: whyNotSent, cause: err}
+		case !may:
+			return result{err: whyNoKey}
+		}
+	}
 	req, err := s.request(ctx, n)
 	if err != nil {
 		return result{err: whyNotSent, cause: err}

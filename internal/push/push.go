@@ -40,7 +40,7 @@ type Config struct {
 	Sign func(payload []byte, url string) ([]string, error)
 	// Allowed reports whether an owner may still receive notifications. It is called before
 	// each call. If Allowed is nil, every owner may.
-	Allowed func(owner string) bool
+	Allowed func(ctx context.Context, owner string) (bool, error)
 	// Version is the version of the program, for the User-Agent header.
 	Version string
 	// Policy configures retries and timeouts.

@@ -515,10 +515,10 @@ func TestT_11_AnOwnerThatMayNotCallIsToldNothing(t *testing.T) {
 		w := newWorld(t)
 		var mu sync.Mutex
 		may := true
-		allowed := func(owner string) bool {
+		allowed := func(_ context.Context, owner string) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			return may && owner == me
+			return may && owner == me, nil
 		}
 		defer w.serve(push.Config{Allowed: allowed})()
 		run := w.run("one", "well")
@@ -535,6 +535,28 @@ func TestT_11_AnOwnerThatMayNotCallIsToldNothing(t *testing.T) {
 		}
 		if _, n, err := w.store.DeadPushes(t.Context(), key("one"), 10); n != 1 || err != nil {
 			t.Errorf("%d given up, %v", n, err)
+		}
+	})
+}
+
+// TestT_11_AnOwnerThatIsBackIsTold: what an owner was not told while it might not call is delivered when it is back,
+// also after more attempts than a webhook that fails has.
+func TestT_11_AnOwnerThatIsBackIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		back := w.start.Add(12 * time.Hour)
+		defer w.serve(push.Config{Allowed: func(context.Context, string) (bool, error) { return time.Now().After(back), nil }})()
+		run := w.run("one", "well")
+		w.append(run, progress("a"), progress("b"))
+		time.Sleep(12 * time.Hour)
+		synctest.Wait()
+		if calls := w.told("well"); len(calls) != 0 {
+			t.Errorf("%d calls while the owner may not call", len(calls))
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if calls := w.told("well"); len(calls) != 2 {
+			t.Errorf("%d calls when the owner is back", len(calls))
 		}
 	})
 }

@@ -229,7 +229,11 @@ func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 	if s.rarely(failing + s.host) {
 		log.Warn("a webhook fails")
 	}
-	if !r.final && !s.Policy.exhausted(st.Tries, st.Since, now, st.Failing) {
+	drop := r.final || s.Policy.exhausted(st.Tries, st.Since, now, st.Failing)
+	if r.err == whyNoKey { // nothing was sent, and the owner may come back
+		drop = now.Sub(st.Since) >= s.Policy.Age
+	}
+	if !drop {
 		pause := s.Policy.pause(st.Tries, r.retryAfter, s.Rand)
 		log.Debug("a notification was not delivered", zap.Duration("pause", pause))
 		s.settle(ctx, s.claim, a2a.PushStep{PushState: *st, Then: a2a.PushDue, At: now.Add(pause)})

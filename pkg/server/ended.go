@@ -57,8 +57,8 @@ type endedOwner struct {
 	// ended is since when its rights have ended, and held since when it has rights again, as far as
 	// this replica knows; at least one of them is zero.
 	ended, held time.Time
-	// inStore says that one of the keys that have ended is in the store.
-	inStore bool
+	// Ended says how they have ended.
+	auth.Ended
 	// halted says that its tasks were halted since its rights have ended. If they are not any more, a
 	// person or another replica has decided so.
 	halted bool
@@ -110,7 +110,10 @@ func (e *ender) compare(ctx context.Context) error {
 		clear(e.owners)
 		return nil
 	}
-	ended, fresh := e.auth.Ended()
+	ended, fresh, err := e.auth.Ended(ctx)
+	if err != nil {
+		return err
+	}
 	if !fresh { // other replicas may know better
 		for _, o := range e.owners {
 			o.ended, o.held = time.Time{}, time.Time{}
@@ -127,7 +130,9 @@ func (e *ender) compare(ctx context.Context) error {
 			halts[h.GetName()] = h
 		}
 	}
-	e.note(ended, halts)
+	if err := e.note(ctx, ended, halts); err != nil {
+		return err
+	}
 	var failed []error
 	for _, owner := range slices.Sorted(maps.Keys(e.owners)) {
 		failed = append(failed, e.decide(ctx, owner, halts[owner], rights != CancelTasks))
@@ -136,7 +141,7 @@ func (e *ender) compare(ctx context.Context) error {
 }
 
 // note updates what is known of owners.
-func (e *ender) note(ended map[string]bool, halts map[string]*teamv1.Halt) {
+func (e *ender) note(ctx context.Context, ended map[string]auth.Ended, halts map[string]*teamv1.Halt) error {
 	for owner := range ended {
 		if e.owners[owner] == nil {
 			e.owners[owner] = &endedOwner{}
@@ -149,16 +154,23 @@ func (e *ender) note(ended map[string]bool, halts map[string]*teamv1.Halt) {
 	}
 	now := e.store.Now()
 	for owner, o := range e.owners {
-		inStore, is := ended[owner]
+		how, is := ended[owner]
+		held := false
+		if !is {
+			var err error
+			if held, err = e.auth.Holds(ctx, owner); err != nil {
+				return err
+			}
+		}
 		switch {
 		case is && o.ended.IsZero():
 			o.ended = now
 		case !is:
 			*o = endedOwner{held: o.held}
 		}
-		o.inStore = inStore
+		o.Ended = how
 		switch {
-		case !e.auth.Holds(owner):
+		case !held:
 			o.held = time.Time{}
 		case o.held.IsZero():
 			o.held = now
@@ -167,6 +179,7 @@ func (e *ender) note(ended map[string]bool, halts map[string]*teamv1.Halt) {
 			delete(e.owners, owner)
 		}
 	}
+	return nil
 }
 
 // decide halts or resumes an owner. h is the halt of the owner that is in force, nil if it is not halted. pause says
@@ -174,8 +187,8 @@ func (e *ender) note(ended map[string]bool, halts map[string]*teamv1.Halt) {
 //
 // Replicas may have different configurations while they are replaced one after the other, and so disagree
 // about rights. That is why a halt ends only if the owner has rights for longer than a lease, begins
-// again only after the owner had rights in between, and cancels only because of keys in the store, a
-// lease after they have ended; tasks are paused until then.
+// again only after the owner had rights in between, and cancels only if all replicas agree, a
+// lease after the rights have ended; tasks are paused until then.
 func (e *ender) decide(ctx context.Context, owner string, h *teamv1.Halt, pause bool) error {
 	o, lease := e.owners[owner], e.store.Lease()
 	lasts := func(since time.Time, least time.Duration) bool {
@@ -189,7 +202,10 @@ func (e *ender) decide(ctx context.Context, owner string, h *teamv1.Halt, pause 
 	case h == nil && (o.ended.IsZero() || o.halted || o.idle):
 		return nil
 	}
-	busy, err := e.busy(ctx, owner)
+	busy, err := o.Busy, error(nil)
+	if !busy {
+		busy, err = e.busy(ctx, owner)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -203,7 +219,7 @@ func (e *ender) decide(ctx context.Context, owner string, h *teamv1.Halt, pause 
 		return nil
 	}
 	o.halted = h != nil
-	pause = pause || !o.inStore || !lasts(o.ended, lease)
+	pause = pause || !o.Agreed || !lasts(o.ended, lease)
 	if h != nil && (pause || !h.GetPause()) {
 		return nil
 	}
@@ -226,8 +242,9 @@ func unchanged(h *teamv1.Halt) halt.May {
 // halt halts the tasks of an owner, in place of h unless it is nil.
 func (e *ender) halt(ctx context.Context, owner string, h *teamv1.Halt, pause bool) error {
 	by := &teamv1.Halt{
-		Kind: teamv1.HaltKind_HALT_KIND_OWNER, Name: owner, Reason: "all API keys of this owner have expired or were revoked",
-		Pause: pause, By: endedBy, At: timestamppb.New(e.store.Now()),
+		Kind: teamv1.HaltKind_HALT_KIND_OWNER, Name: owner, Pause: pause,
+		Reason: "the rights of this owner have ended: it has no valid API key, token or certificate any more",
+		By:     endedBy, At: timestamppb.New(e.store.Now()),
 	}
 	err := e.store.Halt(halt.Record(ctx, by), by, unchanged(h))
 	if err == nil {

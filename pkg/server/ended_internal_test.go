@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -252,6 +253,36 @@ func TestT_11_IdleOwners(t *testing.T) {
 		}
 		if most := int((testLease+idleAfter)/endEvery) + 2; s.queries > most {
 			t.Errorf("%d queries, want at most %d", s.queries, most)
+		}
+	})
+}
+
+// TestT_11_ManyOwnersOfTokens: owners whose tokens have expired and who have no tasks take no memory of an ender, and
+// are forgotten by the store.
+func TestT_11_ManyOwnersOfTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sharedStore{Store: memory.New(memory.Config{})}
+		const owners = 100_000
+		list := make([]auth.Right, owners)
+		for i := range list {
+			list[i] = auth.Right{Owner: fmt.Sprintf("acme/corp:%d", i), Source: auth.Source{Issuer: "https://id.example", Key: "one"}, Until: time.Now()}
+		}
+		if err := s.PutRights(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		e := replica(t, s, time.Time{}, ParkTasks)
+		e.looks(t, time.Second)
+		if len(e.owners) > 0 || s.queries > 0 {
+			t.Errorf("%d owners are kept, after %d queries of tasks", len(e.owners), s.queries)
+		}
+		time.Sleep(2 * auth.RightsKept)
+		if err := s.PutRights(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list {
+			if kept, err := s.Rights(t.Context(), r.Owner); len(kept) > 0 || err != nil {
+				t.Fatalf("%v, %v", kept, err)
+			}
 		}
 	})
 }

@@ -47,7 +47,7 @@ func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard
 	t := &notifier{out: out, changed: make(chan struct{}, 1)}
 	base := func() string { return t.now.Load().base }
 	t.config = push.Config{
-		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: receives(by), Old: oldBody(c.Store, base),
+		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: by.Holds, Old: oldBody(c.Store, base),
 		Encode: func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base())) },
 		Sign:   t.sign, Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Traces: traces, Log: c.Log.Named("push"),
 	}
@@ -116,13 +116,4 @@ func oldBody(s a2a.Store, base func() string) func(context.Context, a2a.Push) ([
 		b, err := a2av03.RPC.WriteTask(t)
 		return b, wire.TypeJSON, err
 	}
-}
-
-// receives returns a function that reports whether an owner may receive notifications: whether it
-// may still call.
-func receives(by *auth.Server) func(owner string) bool {
-	if by == nil {
-		return func(string) bool { return true }
-	}
-	return by.Holds
 }

@@ -138,7 +138,7 @@ type Config struct {
 	// Clients are callers that are identified by the certificates of their connections, which the
 	// authorities of TLS.ClientCAFile have signed.
 	Clients []CertificateClient
-	// EndedRights says what becomes of tasks whose owners' keys have all expired or were revoked.
+	// EndedRights says what becomes of tasks whose owners have no valid key, token or certificate any more.
 	EndedRights EndedRights
 	// Issuers are issuers of tokens that callers may present. The keys of issuers are fetched in the
 	// background.

@@ -6802,7 +6802,7 @@ type AuthConfig struct {
 	Oidc *OidcConfig `protobuf:"bytes,2,opt,name=oidc,proto3" json:"oidc,omitempty"`
 	// Issuers of tokens, such as OpenID Connect servers, whose callers are accepted.
 	Jwt []*JwtIssuer `protobuf:"bytes,3,rep,name=jwt,proto3" json:"jwt,omitempty"`
-	// What becomes of the tasks of callers whose keys have all expired or were revoked; PARK.
+	// What becomes of the tasks of callers who have no valid key, token or certificate any more; PARK.
 	Ended EndedRights_Value `protobuf:"varint,6,opt,name=ended,proto3,enum=team.v1.EndedRights_Value" json:"ended,omitempty"`
 	// Clients that are identified by their certificates, which tls.client_ca must have signed.
 	Mtls          []*CertificateClient `protobuf:"bytes,4,rep,name=mtls,proto3" json:"mtls,omitempty"`

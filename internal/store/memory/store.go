@@ -83,6 +83,7 @@ type Store struct {
 	boards        boards
 	accounts      accounts
 	apiKeys       apiKeys
+	rights        rights
 	costs         costs
 	halts         halts
 	audit         chains

@@ -39,6 +39,7 @@ var tables = []struct{ name, columns, key string }{
 	{"account_limits", "account, changed, changed_by, body", "account"},
 	{"request_rate", "owner, full_at", "owner"},
 	{"api_key", "id, hash, body", "id"},
+	{"owner_right", "owner, signer, issuer, expires_at", "owner, signer"},
 	{"cost", "root, " + costKeys + ", seq, " + costColumns, "root, " + costKeys},
 	{"push_dead", "id, scope, config, seq, part, tries, error, at", "id, scope, config, seq, part"},
 	{"task", "id, owner, agent, agent_account, context_id, state, status_at, visible, brief, snap_seq, snap_sum, snap", "id"},

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/store"
 )
 
@@ -50,7 +51,7 @@ func (s *Store) retain(ctx context.Context) {
 // Sweep deletes old data: runs that ended longer ago than the retention period, with everything
 // that belongs to them; conversations, events and ended items of boards, and audit records that
 // are older than Config.Keep says; streamed text of runs that ended an hour ago; requests whose
-// window has passed; definitions without runs; and sums of accounts and costs for days long
+// window has passed; rights that have ended; definitions without runs; and sums of accounts and costs for days long
 // past. It adds up the costs of ended runs; if that fails, the rest is done all the same. It
 // also releases what ended runs still hold of their accounts, before these runs are deleted.
 func (s *Store) Sweep(ctx context.Context) error {
@@ -92,6 +93,9 @@ func (s *Store) deleteOld(ctx context.Context, now time.Time) error {
 			return err
 		}
 		if _, err := q.exec(ctx, `DELETE FROM request_rate WHERE full_at <= $1`, now.UnixMicro()); err != nil {
+			return err
+		}
+		if _, err := q.exec(ctx, `DELETE FROM owner_right WHERE expires_at < $1 AND NOT `+isBusy, now.Add(-auth.RightsKept).Unix()); err != nil {
 			return err
 		}
 		if _, err := q.exec(ctx, `DELETE FROM request WHERE at <= $1`, now.Add(-max(store.RequestWindow, s.cfg.Deduplicate)).UnixMilli()); err != nil {
