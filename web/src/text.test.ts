@@ -62,4 +62,5 @@ test("a receipt says what was stopped and what may still be running", () => {
   );
   expect(halted({ kind: "HALT_KIND_SERVER", reason: "", by: "", at: "" })).toBe("the server");
   expect(halted({ kind: "HALT_KIND_TEAM", name: "desk", reason: "", by: "", at: "" })).toBe("team desk");
+  expect(halted({ kind: "HALT_KIND_TEAM", name: "desk", account: "acme", reason: "", by: "", at: "" })).toBe("team desk of account acme");
 });

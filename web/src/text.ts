@@ -204,7 +204,8 @@ export function kindName(kind: string | undefined): string {
 /** halted names what a halt covers. */
 export function halted(h: Halt): string {
   const kind = h.kind.replace("HALT_KIND_", "").toLowerCase();
-  return h.name ? `${kind} ${h.name}` : `the ${kind}`;
+  if (!h.name) return `the ${kind}`;
+  return `${kind} ${h.name}${h.account ? ` of account ${h.account}` : ""}`;
 }
 
 /** stopped says what a halt has stopped, and what may still be running. */

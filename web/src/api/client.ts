@@ -113,9 +113,9 @@ export class Client {
     return this.post<HaltReceipt>("team/v1/halts", { kind, name, reason, pause });
   }
 
-  /** resume ends the halt of a subject. */
-  async resume(kind: string, name: string): Promise<void> {
-    await this.post("team/v1/halts:resume", { kind, name });
+  /** resume ends a halt. */
+  async resume({ kind, name, account }: Halt): Promise<void> {
+    await this.post("team/v1/halts:resume", { kind, name, account });
   }
 
   /** watch streams a team to a watcher until signal is aborted. */

@@ -293,6 +293,8 @@ export interface Halt {
   kind: string;
   /** Absent for a halt of the whole server. */
   name?: string;
+  /** Of a team or an agent that was made by the API: the account that has made it. */
+  account?: string;
   reason: string;
   by: string;
   at: string;

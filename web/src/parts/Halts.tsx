@@ -14,7 +14,7 @@ export function Halts({ client, halts, changed }: { client: Client; halts: Halt[
       </h2>
       <ul>
         {halts.map((h) => (
-          <HaltRow key={`${h.kind} ${h.name ?? ""}`} client={client} halt={h} changed={changed} />
+          <HaltRow key={`${h.kind} ${h.name ?? ""} ${h.account ?? ""}`} client={client} halt={h} changed={changed} />
         ))}
       </ul>
     </section>
@@ -25,7 +25,7 @@ export function Halts({ client, halts, changed }: { client: Client; halts: Halt[
 function HaltRow({ client, halt, changed }: { client: Client; halt: Halt; changed: () => void }) {
   const call = useCall();
   const resume = async () => {
-    if (await call.make(() => client.resume(halt.kind, halt.name ?? ""))) changed();
+    if (await call.make(() => client.resume(halt))) changed();
   };
   return (
     <li data-halt={halt.name ?? ""}>
