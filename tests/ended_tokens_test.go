@@ -155,6 +155,15 @@ func (s *signedIn) accept(t *testing.T, issuers ...server.Issuer) {
 	}
 }
 
+// clients has the server accept the certificates of some clients, and of no others, from now on.
+func (s *signedIn) clients(t *testing.T, list []server.CertificateClient) {
+	t.Helper()
+	s.config.Clients = list
+	if err := s.server.Reload(s.config); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // with returns a client with a token, once it is accepted.
 func (s *signedIn) with(t *testing.T, token string) rig.Client {
 	t.Helper()
@@ -261,17 +270,19 @@ func TestT_11_TasksOfEndedTokens(t *testing.T) {
 }
 
 // TestT_11_TasksOfEndedCertificates: when the last certificate of an owner has expired, or its authority is no
-// longer trusted, its tasks are paused, and its webhooks are not called, until the owner is back with another one.
+// longer trusted, or its name is no longer configured, its tasks are paused, and its webhooks are not called, until the
+// owner is back with another one.
 func TestT_11_TasksOfEndedCertificates(t *testing.T) {
-	for name, life := range map[string]time.Duration{"expired": 8 * time.Second, "authority gone": time.Hour} {
+	for name, life := range map[string]time.Duration{"expired": 8 * time.Second, "authority gone": time.Hour, "name gone": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rig.EachStore(t, func(t *testing.T, at rig.Place) {
+				bob := []server.CertificateClient{{SAN: "bob.example", Name: "bob", Account: "acme"}}
 				ca, other, dir := testcerts.New(t, "ca"), testcerts.New(t, "other"), t.TempDir()
 				cert, key := ca.Issue(time.Now().Add(time.Hour), "127.0.0.1")
 				s := newSignedIn(t, at, server.ParkTasks, func(s *signedIn) {
 					s.owner = "acme/bob"
-					s.config.Clients = []server.CertificateClient{{SAN: "bob.example", Name: "bob", Account: "acme"}}
+					s.config.Clients = bob
 					s.config.TLS.CertFile, s.config.TLS.KeyFile = testcerts.Write(t, dir, "cert.pem", cert), testcerts.Write(t, dir, "key.pem", key)
 					s.config.TLS.ClientCAFile = testcerts.Write(t, dir, "ca.pem", ca.PEM)
 				})
@@ -286,12 +297,16 @@ func TestT_11_TasksOfEndedCertificates(t *testing.T) {
 				}
 				id := s.begin(t, as(ca, life))
 				by := ca
-				if life == time.Hour {
+				switch name {
+				case "authority gone":
 					by = other
 					testcerts.Write(t, dir, "ca.pem", other.PEM)
+				case "name gone":
+					s.clients(t, []server.CertificateClient{{SAN: "eve.example", Name: "eve", Account: "acme"}})
 				}
 				s.target = s.target.Secure(t, ca.Client())
 				told := s.parks(t)
+				s.clients(t, bob)
 				s.resumes(t, id, told, func() rig.Client { return as(by, time.Hour) })
 			})
 		})

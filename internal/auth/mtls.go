@@ -76,7 +76,7 @@ func (m *mtls) Authenticate(r Request) (a2a.Caller, error) {
 	}
 	who := m.callers[names[i]]
 	who.Expires = chain[0].NotAfter
-	m.note(Right{who.Owner(), Source{sourceOfCertificates, authority}, who.Expires})
+	m.note(Right{who.Owner(), Source{certificatesOf(names[i]), authority}, who.Expires})
 	return who, nil
 }
 
@@ -128,13 +128,15 @@ func (m *mtls) may(owner string) bool {
 	return false
 }
 
-// sources returns the authorities of the certificates that are accepted.
+// sources returns the sources of the certificates that are accepted: each authority for each client.
 func (m *mtls) sources() (list []Source) {
 	if m == nil {
 		return nil
 	}
 	for _, authority := range m.by.loaded.Load().authorities {
-		list = append(list, Source{sourceOfCertificates, authority})
+		for name := range m.callers {
+			list = append(list, Source{certificatesOf(name), authority})
+		}
 	}
 	return list
 }

@@ -22,15 +22,16 @@ type Right struct {
 
 // Source is what signs tokens or certificates.
 type Source struct {
-	// Issuer is the URL of the issuer of tokens, and sourceOfCertificates for certificates.
+	// Issuer is the URL of the issuer of tokens. For certificates it is what certificatesOf returns.
 	Issuer string
 	// Key is the thumbprint of the key of the issuer, or of the certificate of the authority. Among sources that
 	// are accepted, "" stands for every key of the issuer.
 	Key string
 }
 
-// sourceOfCertificates is the Issuer of the sources of certificates. It is no URL.
-const sourceOfCertificates = "certificate"
+// certificatesOf returns the Issuer of the sources of certificates with a subject alternative name, as namesOf
+// returns it: such certificates are accepted only while a client with that name is configured. It is no URL.
+func certificatesOf(name string) string { return "certificate " + name }
 
 // Lasts reports whether a right lasts at a time, if only sources in accepted are accepted.
 func (r Right) Lasts(now time.Time, accepted []Source) bool {

@@ -31,11 +31,11 @@ func (s *rights) put(list []auth.Right) {
 	}
 	for _, r := range list {
 		of := s.owners[r.Owner]
-		i := slices.IndexFunc(of, func(old auth.Right) bool { return old.Source.Key == r.Source.Key })
+		i := slices.IndexFunc(of, func(old auth.Right) bool { return old.Source == r.Source })
 		switch {
 		case i < 0:
 			s.owners[r.Owner] = append(of, r)
-		case of[i].Source != r.Source || r.Until.After(of[i].Until):
+		case r.Until.After(of[i].Until):
 			of[i] = r
 		}
 	}

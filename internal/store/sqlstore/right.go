@@ -15,13 +15,12 @@ import (
 func (s *Store) PutRights(ctx context.Context, list []auth.Right) error {
 	// Rows are locked in the same order by all replicas, so that they do not deadlock.
 	list = slices.SortedFunc(slices.Values(list), func(a, b auth.Right) int {
-		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(a.Source.Key, b.Source.Key))
+		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(a.Source.Issuer, b.Source.Issuer), strings.Compare(a.Source.Key, b.Source.Key))
 	})
 	return s.unrecorded(s.db.do(ctx, func(ctx context.Context, q querier) error {
 		for _, r := range list {
 			if _, err := q.exec(ctx, `INSERT INTO owner_right (owner, signer, issuer, expires_at) VALUES ($1, $2, $3, $4)
-ON CONFLICT (owner, signer) DO UPDATE SET issuer = excluded.issuer, expires_at = excluded.expires_at
-WHERE owner_right.issuer <> excluded.issuer OR owner_right.expires_at < excluded.expires_at`, r.Owner, r.Source.Key, r.Source.Issuer, r.Until.Unix()); err != nil {
+ON CONFLICT (owner, issuer, signer) DO UPDATE SET expires_at = excluded.expires_at WHERE owner_right.expires_at < excluded.expires_at`, r.Owner, r.Source.Key, r.Source.Issuer, r.Until.Unix()); err != nil {
 				return err
 			}
 		}

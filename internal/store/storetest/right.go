@@ -29,7 +29,7 @@ func rights(t *testing.T, open Open) {
 	want := func(owner string, list ...auth.Right) {
 		t.Helper()
 		got, err := r.Rights(t.Context(), owner)
-		slices.SortFunc(got, func(a, b auth.Right) int { return cmp.Compare(a.Source.Key, b.Source.Key) })
+		slices.SortFunc(got, func(a, b auth.Right) int { return cmp.Or(cmp.Compare(a.Source.Key, b.Source.Key), cmp.Compare(a.Source.Issuer, b.Source.Issuer)) })
 		if err != nil || !slices.EqualFunc(got, list, func(a, b auth.Right) bool {
 			return a.Owner == b.Owner && a.Source == b.Source && a.Until.Equal(b.Until)
 		}) {
@@ -49,17 +49,16 @@ func rights(t *testing.T, open Open) {
 	put(right(me, corp, "two", time.Second))
 	want(me, one, two)
 	want("acme/eve")
-	one = right(me, other, "one", time.Second)
-	put(one)
-	one = right(me, other, "one", 2*time.Minute)
-	put(one)
-	want(me, one, two)
+	put(right(me, other, "one", time.Second))
+	third := right(me, other, "one", 2*time.Minute)
+	put(third)
+	want(me, one, third, two)
 
 	r.create(task("t1"))
 	for _, accepted := range [][]auth.Source{{{Issuer: corp}}, {{Issuer: corp, Key: "two"}}, {{Issuer: other, Key: "one"}, {Issuer: corp, Key: "three"}}} {
 		find(accepted, nil)
 	}
-	for _, accepted := range [][]auth.Source{nil, {{Issuer: corp, Key: "one"}}, {{Issuer: other, Key: "two"}}, {{Issuer: "certificate"}}} {
+	for _, accepted := range [][]auth.Source{nil, {{Issuer: corp, Key: "three"}}, {{Issuer: other, Key: "two"}}, {{Issuer: "certificate"}}} {
 		find(accepted, map[string]time.Time{me: two.Until})
 	}
 	r.clock.Move(time.Hour - time.Millisecond)
@@ -81,7 +80,7 @@ func rights(t *testing.T, open Open) {
 	r.clock.Move(auth.RightsKept)
 	sweep()
 	want("acme/idle")
-	want(me, one, two)
+	want(me, one, third, two)
 	r.append(r.claims()[0], succeeded())
 	find(nil, nil)
 	r.clock.Move(auth.RightsKept)
