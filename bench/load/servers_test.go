@@ -39,9 +39,9 @@ type server struct {
 // official SDK for Go.
 func servers() []server {
 	return []server{
-		{name: own, store: "memory", prepare: ours(func(testing.TB) string { return "memory:" })},
-		{name: own, store: "sqlite", prepare: ours(func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "team.db") })},
-		{name: own, store: "postgres", prepare: ours(func(t testing.TB) string { return pgtest.URL(t) })},
+		{name: own, store: "memory", prepare: ours(places["memory"])},
+		{name: own, store: "sqlite", prepare: ours(places["sqlite"])},
+		{name: own, store: "postgres", prepare: ours(places["postgres"])},
 		{name: yardstick, store: "memory", prepare: goServer("a2ago")},
 		{name: "Python SDK 1.3.0", store: "memory", prepare: python("pythonsdk", "memory")},
 		{name: "Python SDK 1.3.0", store: "sqlite", prepare: python("pythonsdk", "sqlite")},
@@ -50,6 +50,13 @@ func servers() []server {
 		{name: "LangGraph API 0.16.7", store: "memory", prepare: python("langgraph")},
 		{name: "Agno 3.1.10", store: "none", old: true, prepare: python("agno")},
 	}
+}
+
+// places return the URL of an empty store, by kind.
+var places = map[string]func(testing.TB) string{
+	"memory":   func(testing.TB) string { return "memory:" },
+	"sqlite":   func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "team.db") },
+	"postgres": func(t testing.TB) string { return pgtest.URL(t) },
 }
 
 const (
@@ -63,7 +70,13 @@ const config = "version: v1\nagents:\n  echo: {scripted: {steps: [{echo: true}]}
 // ours prepares our server with stores whose URLs place returns.
 func ours(place func(testing.TB) string) func(testing.TB) (func(testing.TB) *exec.Cmd, error) {
 	return func(t testing.TB) (func(testing.TB) *exec.Cmd, error) {
-		program := child.Build(t, repository, "./cmd/team-server")
+		return built(child.Build(t, repository, "./cmd/team-server"), place)(t)
+	}
+}
+
+// built prepares a program that is our server, or was.
+func built(program string, place func(testing.TB) string) func(testing.TB) (func(testing.TB) *exec.Cmd, error) {
+	return func(t testing.TB) (func(testing.TB) *exec.Cmd, error) {
 		file := filepath.Join(t.TempDir(), "team.yaml")
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			return nil, err
