@@ -189,7 +189,8 @@ type past struct {
 	silent    bool                        // the task was canceled because the peer was silent
 	artifacts int                         // number of Artifact events since bound
 	progress  map[string]bool             // ids of progress messages
-	begun     bool                        // the peer has sent text since bound and the latest answer
+	begun     bool                        // the peer has sent text in a message since bound and the latest answer
+	streamed  bool                        // the peer has sent a part of an artifact since then
 	asked     []*teamv1.Asked             // in order
 	answers   []*teamv1.Answered          // since bound, in order
 	newest    *teamv1.Answered            // the latest of all answers
@@ -216,20 +217,21 @@ func (p *past) fold(e *teamv1.Event) {
 			return
 		}
 		p.silent = p.silent && (p.bound == nil || p.bound.GetTaskId() == k.Bound.GetTaskId())
-		p.bound, p.artifacts, p.answers, p.begun = k.Bound, 0, nil, false
+		p.bound, p.artifacts, p.answers, p.begun, p.streamed = k.Bound, 0, nil, false, false
 	case *teamv1.Event_Artifact:
 		p.artifacts++
+		p.streamed = true
 	case *teamv1.Event_Progress:
 		p.progress[k.Progress.GetMessage().GetMessageId()] = true
 		p.begun = p.begun || agent.Text(k.Progress.GetMessage()) != ""
 	case *teamv1.Event_Delta:
-		p.begun = true
+		p.streamed = true
 	case *teamv1.Event_Asked:
 		p.asked = append(p.asked, k.Asked)
 	case *teamv1.Event_Answered:
 		p.answers = append(p.answers, k.Answered)
 		p.newest = k.Answered
-		p.begun = false
+		p.begun, p.streamed = false, false
 		p.answered[k.Answered.GetQuestion()] = k.Answered
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -352,47 +354,61 @@ func TestA_12_EventsOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestA_12_StreamThatBreaksBeforeTheAnswer: what a task says at its end is not the answer that a broken
-// stream had begun, and half an answer is none.
+// TestA_12_StreamThatBreaksBeforeTheAnswer: what a peer makes up when a task is read, with another id each time as
+// LangGraph API 0.16.7 does, is not the answer that a broken stream had begun. A message that stays is the answer, a
+// notice of the work is not, and half an answer is none.
 func TestA_12_StreamThatBreaksBeforeTheAnswer(t *testing.T) {
 	const (
 		said     = `{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING","message":{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"far:"}]}}}}`
 		beside   = `{"message":{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"far:"}]}}`
 		chunk    = `{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":"far:"}]}}}`
 		chunks   = chunk + "\n" + `{"artifactUpdate":{"taskId":"t","contextId":"c","artifact":{"artifactId":"a","parts":[{"text":" tides"}]},"append":true,"lastChunk":true}}`
-		done     = `,"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"Task completed successfully"}]}}`
+		notice   = `{"statusUpdate":{"taskId":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING","message":{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"Looking it up."}]}}}}`
+		noticed  = `},"history":[{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"Looking it up."}]}]`
+		done     = `,"message":{"messageId":"NEW","role":"ROLE_AGENT","parts":[{"text":"Task completed successfully"}]}}`
 		whole    = `,"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"far: tides"}]}}`
 		artifact = `},"artifacts":[{"artifactId":"b","parts":[{"text":"far: tides"}]}]`
 		history  = `},"history":[{"messageId":"h","role":"ROLE_AGENT","parts":[{"text":"far: tides"}]}]`
 	)
 	for name, tt := range map[string]struct{ events, task, reply string }{
-		"after a text in a status":        {said, done, ""},
-		"after a text beside the task":    {beside, done, ""},
-		"after a chunk of an artifact":    {chunk, done, ""},
-		"after a text, and no more":       {said, "}", ""},
-		"after a chunk, and no more":      {chunk, "}", ""},
-		"after the last chunk":            {chunks, done, "far: tides"},
-		"before any text":                 {"", whole, "far: tides"},
-		"text that goes on":               {said, whole, "far: tides"},
-		"text that the history goes on":   {said, history, "far: tides"},
-		"text and a notice":               {said, done[:len(done)-1] + history, "far: tides"},
-		"text in the history, and notice": {said, done[:len(done)-1] + `},"history":[{"messageId":"h","role":"ROLE_AGENT","parts":[{"text":"far:"}]}]`, ""},
-		"the same message, then whole":    {said, done[:len(done)-1] + `},"history":[{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"far: tides"}]}]`, "far: tides"},
-		"notice and an answer not begun":  {"", done[:len(done)-1] + history, ""},
-		"answer that is noted as well":    {"", whole[:len(whole)-1] + history, "far: tides"},
-		"chunk that the task goes on":     {chunk, artifact, "far: tides"},
-		"text that an artifact goes on":   {said, artifact, "far: tides"},
-		"all chunks, under another name":  {chunks, artifact, "far: tides"},
+		"after a text in a status":             {said, done, ""},
+		"after a text beside the task":         {beside, done, ""},
+		"after a chunk of an artifact":         {chunk, done, ""},
+		"after a text, and no more":            {said, "}", ""},
+		"after a chunk, and no more":           {chunk, "}", ""},
+		"after the last chunk":                 {chunks, done, "far: tides"},
+		"before any text":                      {"", whole, "far: tides"},
+		"text that goes on":                    {said, whole, "far: tides"},
+		"text that the history goes on":        {said, history, "far: tides"},
+		"notice, then the answer":              {notice, whole, "far: tides"},
+		"notice that moves to the history":     {notice, whole[:len(whole)-1] + noticed, "far: tides"},
+		"missed notice that is in the history": {"", whole[:len(whole)-1] + noticed, "far: tides"},
+		"notice, and no more":                  {notice, "}", ""},
+		"notice in the history, and no more":   {notice, noticed, ""},
+		"notice, then a text that is made up":  {notice, done, ""},
+		"notice, and an answer in the history": {notice, history, "far: tides"},
+		"chunk, then a message that stays":     {chunk, whole, ""},
+		"notice and chunk, then a message":     {notice + "\n" + chunk, whole, ""},
+		"text and a notice":                    {said, done[:len(done)-1] + history, "far: tides"},
+		"text in the history, and notice":      {said, done[:len(done)-1] + `},"history":[{"messageId":"h","role":"ROLE_AGENT","parts":[{"text":"far:"}]}]`, ""},
+		"the same message, then whole":         {said, done[:len(done)-1] + `},"history":[{"messageId":"p","role":"ROLE_AGENT","parts":[{"text":"far: tides"}]}]`, "far: tides"},
+		"notice and an answer not begun":       {"", done[:len(done)-1] + history, ""},
+		"answer that is noted as well":         {"", whole[:len(whole)-1] + history, "far: tides"},
+		"chunk that the task goes on":          {chunk, artifact, "far: tides"},
+		"text that an artifact goes on":        {said, artifact, "far: tides"},
+		"all chunks, under another name":       {chunks, artifact, "far: tides"},
 	} {
 		for end, stay := range map[string]bool{"broken": false, "silent": true} {
 			t.Run(name+", "+end, func(t *testing.T) {
 				t.Parallel()
+				var reads atomic.Int64
 				a := serveCard(t, func(w http.ResponseWriter, r *http.Request) {
 					switch {
 					case strings.HasSuffix(r.URL.Path, ".json"):
 						_, _ = fmt.Fprintf(w, `{"name":"x","capabilities":{"streaming":true},"supportedInterfaces":[{"url":"http://%s","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}]}`, r.Host)
 					case r.Method == http.MethodGet:
-						_, _ = io.WriteString(w, `{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"`+tt.task+`}`)
+						task := strings.ReplaceAll(tt.task, "NEW", strconv.FormatInt(reads.Add(1), 10))
+						_, _ = io.WriteString(w, `{"id":"t","contextId":"c","status":{"state":"TASK_STATE_COMPLETED"`+task+`}`)
 					default:
 						w.Header().Set("Content-Type", wire.TypeSSE)
 						_, _ = io.WriteString(w, `data: {"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`+"\n\n")

@@ -195,7 +195,7 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 	end := s.GetMessage()
 	if x.gap {
 		var err error
-		if end, err = x.found(end, r.GetSpent()); err != nil {
+		if end, err = x.answerAfterGap(end, r.GetSpent()); err != nil {
 			return err
 		}
 	}
@@ -222,13 +222,13 @@ func (x *exchange) complete(s *a2av1.TaskStatus, metadata *structpb.Struct) erro
 	return x.reply(r)
 }
 
-// found returns the message that is the answer of a completed task whose updates may be missing, nil if
-// its artifacts are or there is none. end is the message of its last status, which may only say that the
-// task is completed: it is the answer if it begins with what was received, or if nothing was and the
-// history has no other. A message of the history is the answer if it goes on after what was received, which may
-// have been a notice of the work, or if there is no end. Artifacts are whole after their last chunk. The error is cutOff if the answer is not
-// there.
-func (x *exchange) found(end *a2av1.Message, spent *teamv1.Spent) (*a2av1.Message, error) {
+// answerAfterGap returns the message that is the answer of a completed task whose updates may be missing, nil if
+// its artifacts are. end is the message of its last status. The task is read once more: a peer that makes up a text
+// when a task is read gives it another id each time, and that text is an answer only if it goes on after what was
+// received, or if nothing was and the history has no other. A message of the history is the answer if it goes on after
+// what was received, or if there is no end and it was not received while the peer worked. Artifacts are whole after
+// their last chunk. The error is cutOff if the answer is not there.
+func (x *exchange) answerAfterGap(end *a2av1.Message, spent *teamv1.Spent) (*a2av1.Message, error) {
 	if len(x.output.order) > 0 {
 		if x.output.closed() {
 			return nil, nil //nolint:nilnil // the artifacts are the answer
@@ -238,13 +238,23 @@ func (x *exchange) found(end *a2av1.Message, spent *teamv1.Spent) (*a2av1.Messag
 	if x.goesOn(end) {
 		return end, nil
 	}
-	noted, err := x.noted()
-	switch {
-	case err != nil:
+	task, err := x.reread()
+	if err != nil {
 		return nil, err
-	case noted != nil && (len(end.GetParts()) == 0 || x.goesOn(noted) && agent.Text(noted) != agent.Text(x.latest)):
-		return noted, nil
-	case !x.begun() && (noted == nil || agent.Text(noted) == agent.Text(end)):
+	}
+	last, isNew := lastOfAgent(task), false
+	if last != nil {
+		isNew = agent.Text(last) != agent.Text(x.latest) && (x.goesOn(last) || !x.past.progress[last.GetMessageId()])
+	}
+	switch made := task.GetStatus().GetMessage(); {
+	case isNew && x.goesOn(last):
+		return last, nil
+	case x.past.streamed:
+	case len(end.GetParts()) == 0 && isNew:
+		return last, nil
+	case len(end.GetParts()) > 0 && made != nil && made.GetMessageId() == end.GetMessageId():
+		return end, nil
+	case !x.begun() && (last == nil || agent.Text(last) == agent.Text(end)):
 		return end, nil
 	}
 	return nil, cutOff(x.agent.cfg.ID, spent)
@@ -258,7 +268,7 @@ func (x *exchange) goesOn(m *a2av1.Message) bool {
 
 // begun reports whether the peer has sent text of the task.
 func (x *exchange) begun() bool {
-	return agent.Text(x.latest) != "" || len(x.said) > 0 || x.past.begun
+	return agent.Text(x.latest) != "" || len(x.said) > 0 || x.past.begun || x.past.streamed
 }
 
 // last returns the last message of the agent: in a status of this call, else at the end
@@ -268,20 +278,26 @@ func (x *exchange) last() (*a2av1.Message, error) {
 	if x.latest != nil {
 		return x.latest, nil
 	}
-	return x.noted()
+	task, err := x.reread()
+	return lastOfAgent(task), err
 }
 
-// noted returns the last message of the task's history, nil if that is not one of the agent.
-func (x *exchange) noted() (*a2av1.Message, error) {
+// reread gets the task with the last message of its history, nil if the peer refuses that.
+func (x *exchange) reread() (*a2av1.Task, error) {
 	r, err := x.glance(1)
 	if err != nil && (x.ctx.Err() != nil || unfinished(x.agent.cfg.ID, err)) {
 		return nil, err
 	}
-	h := r.GetTask().GetHistory()
+	return r.GetTask(), nil
+}
+
+// lastOfAgent returns the last message of a task's history, nil if that is not one of the agent.
+func lastOfAgent(t *a2av1.Task) *a2av1.Message {
+	h := t.GetHistory()
 	if len(h) == 0 || h[len(h)-1].GetRole() != a2av1.Role_ROLE_AGENT {
-		return nil, nil //nolint:nilnil // no message is no error
+		return nil
 	}
-	return h[len(h)-1], nil
+	return h[len(h)-1]
 }
 
 // unsuccessful returns the error of a task that did not succeed: the one in its metadata, or one
