@@ -145,7 +145,7 @@ func TestBroken(t *testing.T) {
 		{"key of Gemini refused", `failed   model fast: the endpoint of model "m" refused the key (HTTP 401)`, 1, func(s *setup) {
 			s.models = `fast: {provider: gemini, name: m, base_url: "` + refuse(s.T, 400, `{"error":{"details":[{"reason":"API_KEY_INVALID"}]}}`) + `", api_key: ` + hush + `}`
 		}},
-		{"why a gateway refuses", `failed   model fast: the endpoint of model "m" refused the key (HTTP 403); check the model's api_key: your account *** has no plan`, 1, func(s *setup) {
+		{"why a gateway refuses", `failed   model fast: the endpoint of model "m" does not permit this request (HTTP 403); check whether the account or key may use this model, in this region and with these contents: your account *** has no plan`, 1, func(s *setup) {
 			s.models = `fast: {provider: openai, name: m, base_url: "` + refuse(s.T, 403, `{"detail": "your account `+hush+` has no plan"}`) + `", api_key: ` + hush + `}`
 		}},
 		{"why a gateway fails", `failed   model fast: the endpoint of model "m" failed (HTTP 502); try again later: no route to the models`, 1, func(s *setup) {

@@ -34,14 +34,64 @@ func Reported(event []byte) error {
 	if text, ok := doc.(string); ok {
 		failed = failed || text != ""
 	}
-	object, _ := doc.(map[string]any)
-	for _, key := range append([]string{"errors"}, said...) {
-		failed = failed || holds(object[key])
-	}
-	if failed || object["type"] == "error" || object["object"] == "error" {
+	if object, ok := doc.(map[string]any); failed || ok && fails(object) {
 		return &StreamError{Body: bytes.Clone(event)}
 	}
 	return nil
+}
+
+// fails reports whether an object reports a failure: by an error, by a code that is not one of success, or, if it has no
+// code, by a text for people.
+func fails(object map[string]any) bool {
+	object = lowered(object)
+	if object["type"] == "error" || object["object"] == "error" || object["success"] == false || holds(object["error"]) || holds(object["errors"]) {
+		return true
+	}
+	for _, key := range inner {
+		if o, ok := object[key].(map[string]any); ok && fails(o) {
+			return true
+		}
+	}
+	coded := false
+	for _, key := range numbered {
+		code, ok := object[key]
+		if ok && code != nil && !slices.Contains([]string{"", "0", "200", "ok", "success"}, codeOf(code)) {
+			return true
+		}
+		coded = coded || ok && code != nil
+	}
+	return !coded && slices.ContainsFunc(said, func(key string) bool { return holds(object[key]) })
+}
+
+// inner are the fields with an object that describes how a call ended. Sources: the API of MiniMax (base_resp), Tencent
+// (Response), Volcengine (ResponseMetadata) and iFlytek (header).
+var inner = []string{"error", baseResp, "response", "responsemetadata", "header"}
+
+// numbered are the fields with the code of a failure, which is 0 or a word of success otherwise. Sources: MiniMax
+// (status_code), Baidu (error_code), and others in their place (errcode).
+var numbered = []string{"code", "status_code", "error_code", "errcode"}
+
+// baseResp is the field for the codes of MiniMax.
+const baseResp = "base_resp"
+
+// lowered returns an object with its keys in lower case.
+func lowered(object map[string]any) map[string]any {
+	low := make(map[string]any, len(object))
+	for key, v := range object {
+		low[strings.ToLower(key)] = v
+	}
+	return low
+}
+
+// codeOf returns a code in lower case; "" if a value is none.
+func codeOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		return strings.ToLower(v)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return ""
 }
 
 // Holds reports whether the value of a field of an event says something: whether it is not missing, null, false,
@@ -70,8 +120,8 @@ type report struct {
 }
 
 // readReport reads the body of an error in any of the forms that endpoints use: {"error": {"message"}} of
-// OpenAI, Anthropic and Google, {"error": "text"}, {"message"} and {"detail"} of gateways and of FastAPI, a
-// list of these, or a text. status is 0 for an error within a response of 200, which may have its own.
+// OpenAI, Anthropic and Google, {"error": "text"}, {"message"} and {"detail"} of gateways and of FastAPI, codes
+// such as {"base_resp": {"status_code", "status_msg"}} of MiniMax, a list of these, or a text. status is 0 for an error within a response of 200, which may have its own.
 func readReport(status int, body []byte) *report {
 	r := &report{status: status, words: strings.TrimSpace(string(body))}
 	var doc any
@@ -101,26 +151,32 @@ func (r *report) read(doc any) {
 	if !ok {
 		return
 	}
-	r.fields(object)
-	inner, ok := object["error"].(map[string]any)
-	if !ok {
-		inner = object
-	} else {
-		r.fields(inner)
+	object = lowered(object)
+	r.fields(object, "")
+	for name := ""; ; {
+		within := slices.IndexFunc(inner, func(key string) bool { _, ok := object[key].(map[string]any); return ok })
+		if within < 0 {
+			break
+		}
+		name = inner[within]
+		object = lowered(object[name].(map[string]any)) //nolint:forcetypeassert // see above
+		r.fields(object, name)
 	}
-	if words, whole := sentence(inner); whole {
+	if words, whole := sentence(object); whole {
 		r.words = words
 	}
 }
 
-// fields reads the codes of an object, and the delay that Google's errors have among their details.
-func (r *report) fields(object map[string]any) {
-	for _, key := range []string{"code", "type", "status", "object", "error"} {
-		switch v := object[key].(type) {
-		case string:
-			r.codes = append(r.codes, strings.ToLower(v))
-		case float64:
-			r.codes = append(r.codes, strconv.FormatFloat(v, 'f', -1, 64))
+// fields reads the codes of an object, and the delay that Google's errors have among their details. name is that of its
+// field; "" if it has none.
+func (r *report) fields(object map[string]any, name string) {
+	for _, key := range append([]string{"type", "status", "object", "error"}, numbered...) {
+		code := codeOf(object[key])
+		if code != "" && name == baseResp {
+			code = name + " " + code
+		}
+		if code != "" {
+			r.codes = append(r.codes, code)
 		}
 	}
 	details, _ := object["details"].([]any)
@@ -136,8 +192,9 @@ func (r *report) fields(object map[string]any) {
 }
 
 // said are the fields of errors that are for people, in the order in which they are shown. Sources: error and
-// error_description of OAuth 2, title and detail of RFC 9457; see readReport for the others.
-var said = []string{"error", "title", "message", "detail", "msg", "error_description"}
+// error_description of OAuth 2, title and detail of RFC 9457, status_msg of MiniMax, error_msg of Baidu; see
+// readReport for the others.
+var said = []string{"error", "title", "message", "detail", "msg", "error_description", "status_msg", "error_msg", "errmsg"}
 
 // sentence returns the text of an error for people. whole reports that the objects and lists in other fields
 // say nothing more to people than it does.
@@ -187,7 +244,7 @@ func (r *report) ownStatus() int {
 	return http.StatusOK
 }
 
-// statusOf is the HTTP status of the words that OpenAI, Anthropic and Google use in errors.
+// statusOf is the HTTP status of the words that OpenAI, Anthropic and Google use in errors, and of the codes of MiniMax.
 var statusOf = map[string]int{
 	"invalid_request_error": http.StatusBadRequest, "invalid_argument": http.StatusBadRequest, "context_length_exceeded": http.StatusBadRequest,
 	"authentication_error": http.StatusUnauthorized, "unauthenticated": http.StatusUnauthorized, "invalid_api_key": http.StatusUnauthorized,
@@ -199,6 +256,12 @@ var statusOf = map[string]int{
 	"overloaded_error": statusOverloaded, "unavailable": http.StatusServiceUnavailable, "timeout_error": http.StatusGatewayTimeout,
 	"server_error": http.StatusInternalServerError, "api_error": http.StatusInternalServerError, "internal": http.StatusInternalServerError,
 	"internal_error": http.StatusInternalServerError, "internal_server_error": http.StatusInternalServerError,
+	// https://platform.minimax.io/docs/api-reference/errorcode
+	"base_resp 1000": http.StatusInternalServerError, "base_resp 1001": http.StatusGatewayTimeout, "base_resp 1002": http.StatusTooManyRequests,
+	"base_resp 1004": http.StatusUnauthorized, "base_resp 1008": http.StatusPaymentRequired, "base_resp 1024": http.StatusInternalServerError,
+	"base_resp 1033": http.StatusInternalServerError, "base_resp 1039": http.StatusTooManyRequests, "base_resp 1041": http.StatusTooManyRequests,
+	"base_resp 1042": http.StatusBadRequest, "base_resp 2013": http.StatusBadRequest, "base_resp 2045": http.StatusTooManyRequests,
+	"base_resp 2049": http.StatusUnauthorized, "base_resp 2056": http.StatusTooManyRequests, "base_resp 2061": http.StatusForbidden,
 }
 
 // statusOverloaded is a status that only Anthropic uses.
@@ -211,7 +274,7 @@ func (r *report) has(codes ...string) bool {
 
 // refusedContents reports whether an endpoint has refused a prompt, or the rest of an answer, because of its contents, in a
 // *Rejection or a *StreamError. Sources: Azure OpenAI (content_filter), OpenAI (content_policy_violation,
-// invalid_prompt), Moonshot (content_filter), Alibaba (data_inspection_failed).
+// invalid_prompt), Moonshot (content_filter), Alibaba (data_inspection_failed), MiniMax (1026 and 1027).
 func refusedContents(err error) bool {
 	var rejected *Rejection
 	var reported *StreamError
@@ -224,7 +287,7 @@ func refusedContents(err error) bool {
 	default:
 		return false
 	}
-	return r.has("content_filter", "content_policy_violation", "invalid_prompt", "data_inspection_failed", "datainspectionfailed")
+	return r.has("content_filter", "content_policy_violation", "invalid_prompt", "data_inspection_failed", "datainspectionfailed", "base_resp 1026", "base_resp 1027")
 }
 
 // Blames reports whether the body of a rejection of the request's form, with a status of 400 or 422, has one of
@@ -262,6 +325,7 @@ var (
 	empty    = failure{"empty", true, true, "the endpoint of model %q answered with an empty stream (HTTP %d), without one event; the log of the endpoint may say why, for example that the request is longer than its context"}
 	broke    = failure{"quota", false, true, "the quota of model %q is exhausted (HTTP %d); retrying does not help"}
 	keyless  = failure{"key", false, true, "the endpoint of model %q refused the key (HTTP %d); check the model's api_key"}
+	barred   = failure{"permission", false, true, "the endpoint of model %q does not permit this request (HTTP %d); check whether the account or key may use this model, in this region and with these contents"}
 	unknown  = failure{"model", false, true, "the endpoint of model %q does not know this model (HTTP %d); check the model's name and base_url"}
 	tooLong  = failure{"context", false, true, declined.text}
 	noStream = failure{"other", false, true, ""}
@@ -280,9 +344,13 @@ func (r *report) kind() failure {
 		return busy
 	case r.status == http.StatusRequestTimeout, r.status >= http.StatusInternalServerError:
 		return failing
-	case r.status == http.StatusUnauthorized, r.status == http.StatusForbidden,
+	case r.status == http.StatusUnauthorized,
 		r.has("invalid_api_key", "api_key_invalid", "authentication_error", "no_db_connection"), badKey.MatchString(r.words):
 		return keyless
+	case r.status == http.StatusForbidden:
+		return barred
+	case r.status == http.StatusOK && limited.MatchString(r.words):
+		return busy
 	case tooMuch.MatchString(r.words) && !sum.MatchString(r.words):
 		return declined
 	case r.status == http.StatusRequestEntityTooLarge, r.has("context_length_exceeded", "exceed_context_size_error"), overflow.MatchString(r.words):
@@ -299,8 +367,10 @@ func (r *report) kind() failure {
 var (
 	// Anthropic, DeepSeek, Zhipu and OpenRouter.
 	spent = regexp.MustCompile(`(?i)credit balance is too low|insufficient (account )?(balance|credits|funds|quota)`)
-	// xAI and Gemini answer with 400, and LiteLLM with 400 and no_db_connection.
-	badKey = regexp.MustCompile(`(?i)(incorrect|invalid) api key|api key (is )?(not valid|invalid|expired)`)
+	// xAI and Gemini answer with 400, LiteLLM with 400 and no_db_connection, and Baidu with 200 (access token).
+	badKey = regexp.MustCompile(`(?i)(incorrect|invalid) api[ -]?key|(api[ -]?key|access token) (is |has )?(not valid|invalid|expired)`)
+	// Baidu, and gateways that answer with 200.
+	limited = regexp.MustCompile(`(?i)rate limit|too many requests|(qps|request|concurrency) limit|\b(qps|rpm|tpm)\b`)
 	// LiteLLM and vLLM behind gateways answer with 400.
 	badModel = regexp.MustCompile(`(?i)invalid model name|unknown model\b|no such model|model\b.{0,80}\b(does not exist|not found|is not (available|supported))`)
 	// OpenAI, vLLM, DeepSeek and Mistral: maximum context length; Anthropic: prompt is too long, exceed

@@ -18,7 +18,7 @@ func TestTableOfFailures(t *testing.T) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	word := map[bool]string{true: "yes", false: "no"}
 	var want, got []string
-	for _, f := range []failure{busy, failing, lost, silent, empty, broke, keyless, unknown, tooLong, noStream, tooLarge, declined} {
+	for _, f := range []failure{busy, failing, lost, silent, empty, broke, keyless, barred, unknown, tooLong, noStream, tooLarge, declined} {
 		want = append(want, f.name+" "+word[f.retry]+" "+word[f.other])
 	}
 	for line := range strings.Lines(section) {
@@ -58,12 +58,21 @@ func TestKindsOfFailures(t *testing.T) {
 			`400 {"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}`,
 			`429 {"error":{"message":"Your account is not active","type":"billing_not_active"}}`,
 			`0 {"type":"error","error":{"type":"billing_error","message":"Pay."}}`,
+			`0 {"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`,
 		},
 		"key": {
-			`401 {"error":"Unauthorized"}`, `403 {"error":{"message":"no"}}`, `401 {"detail":"Invalid API key"}`,
+			`401 {"error":"Unauthorized"}`, `401 {"detail":"Invalid API key"}`,
 			`400 {"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","details":[{"reason":"API_KEY_INVALID"}]}}`,
 			`400 {"error":{"message":"No connected db.","type":"no_db_connection","param":null,"code":"400"}}`,
 			`400 {"code":"x","error":"Incorrect API key provided: xa***ey."}`,
+			`403 {"error":{"code":403,"message":"API key expired. Please renew the API key."}}`,
+			`0 {"base_resp":{"status_code":1004,"status_msg":"login fail"}}`, `0 {"base_resp":{"status_code":2049,"status_msg":"bad"}}`,
+			`0 {"error_code":110,"error_msg":"Access token invalid or no longer valid"}`,
+		},
+		"permission": {
+			`403 {"error":{"message":"no"}}`, `403 `, `403 {"error":{"message":"Country, region, or territory not supported","code":"unsupported_country_region_territory"}}`,
+			`403 {"error":{"code":403,"message":"Flagged input"}}`, `0 {"type":"error","error":{"type":"permission_error","message":"Not for you."}}`,
+			`0 {"error":{"code":"403","message":"Flagged input"}}`, `0 {"base_resp":{"status_code":2061,"status_msg":"your plan does not support this model"}}`,
 		},
 		"model": {
 			`404 {"error":{"message":"The model m does not exist","code":"model_not_found"}}`, `410 gone`,
@@ -73,9 +82,10 @@ func TestKindsOfFailures(t *testing.T) {
 		"busy": {
 			`429 {"error":{"message":"Rate limit reached on tokens per min. Limit: 30000, Requested: 35000 tokens exceed","code":"rate_limit_exceeded"}}`,
 			`429 {"error":{"code":429,"message":"You exceeded your current quota, please check your plan.","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"13s"}]}}`,
-			`0 {"error":{"type":"rate_limit_error"}}`,
+			`0 {"error":{"type":"rate_limit_error"}}`, `0 {"base_resp":{"status_code":1002,"status_msg":"no"}}`,
+			`0 {"error_code":18,"error_msg":"Open api qps request limit reached"}`, `0 {"code":50505,"message":"Rate limit reached"}`,
 		},
-		"failing": {`500 `, `529 {"type":"error","error":{"type":"overloaded_error"}}`, `0 {"error":{"message":"engine died","type":null,"code":"500"}}`, `0 {"error":"text"}`, `408 `, `0 {"detail":"no"}`, `0 {"type":"error"}`, `0 {"error":{"type":"server_error","message":"trace"}}`},
+		"failing": {`500 `, `529 {"type":"error","error":{"type":"overloaded_error"}}`, `0 {"error":{"message":"engine died","type":null,"code":"500"}}`, `0 {"error":"text"}`, `408 `, `0 {"detail":"no"}`, `0 {"base_resp":{"status_code":1000,"status_msg":"unknown error"}}`, `0 {"code":77,"message":"no"}`, `0 {"type":"error"}`, `0 {"error":{"type":"server_error","message":"trace"}}`},
 		"refused": {
 			`400 {"error":{"message":"Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"}}`, `422 {"detail":[{"msg":"Extra inputs are not permitted"}]}`, `400 null`, `409 [1]`,
 			`400 {"error":{"message":"max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.","param":"max_tokens","code":"invalid_value"}}`,

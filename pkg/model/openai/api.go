@@ -106,6 +106,9 @@ type chunk struct {
 	Error   json.RawMessage `json:"error"`
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
+	// Codes of MiniMax and Baidu, which are 0 in answers.
+	BaseResp  json.RawMessage `json:"base_resp"`
+	ErrorCode json.RawMessage `json:"error_code"`
 }
 
 type choice struct {

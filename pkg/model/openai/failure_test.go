@@ -40,7 +40,8 @@ func TestFailures(t *testing.T) {
 		"error after a comment":   {fakellm.Turn{Raw: ": processing\n\nevent: error\n" + events(`{"error":{"message":"Provider gone","code":502}}`)}, true, true, "(HTTP 502)"},
 		"refusal in the stream":   {fakellm.Turn{Raw: events(`{"error":{"message":"Bad tool","type":"invalid_request_error"}}`)}, false, true, "(HTTP 400): Bad tool"},
 		"error beside the usage":  {fakellm.Turn{Raw: events(delta(`{"content":"a"}`), `{"choices":[],"usage":{"prompt_tokens":3},"detail":"Provider gone"}`, "[DONE]")}, true, true, "Provider gone"},
-		"error in a choice":       {fakellm.Turn{Raw: events(`{"choices":[{"delta":{},"finish_reason":"error","error":{"code":403,"message":"Flagged input"}}]}`)}, false, true, "(HTTP 403); check the model's api_key: Flagged input"},
+		"error in a choice":       {fakellm.Turn{Raw: events(`{"choices":[{"delta":{},"finish_reason":"error","error":{"code":403,"message":"Flagged input"}}]}`)}, false, true, "does not permit this request (HTTP 403); check whether the account or key may use this model, in this region and with these contents: Flagged input"},
+		"code beside a choice":    {fakellm.Turn{Raw: events(`{"choices":[{"delta":{"content":""}}],"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`)}, false, true, "(HTTP 402); retrying does not help: insufficient balance"},
 		"error of llama.cpp":      {fakellm.Turn{Raw: events(delta(`{"content":"a"}`)) + `error: {"code":400,"message":"Bad shift","type":"invalid_request_error"}` + "\n\n"}, false, true, "(HTTP 400): Bad shift"},
 		"text in place of events": {fakellm.Turn{Raw: "upstream request timeout"}, true, true, "(HTTP 200); try again later: upstream request timeout"},
 		"finish reason error":     {fakellm.Turn{Raw: events(`{"choices":[{"delta":{},"finish_reason":"error"}]}`)}, true, true, "(HTTP 502)"},
@@ -173,4 +174,17 @@ func TestReportsWithinResponses(t *testing.T) {
 	modeltest.Reports(t, func(c *http.Client) agent.Model {
 		return connect(t, openai.Config{Name: "m", BaseURL: "http://model.invalid", HTTPClient: c})
 	})
+}
+
+// TestCodesOfSuccess: a code of 0 is part of an answer, whatever text is beside it.
+func TestCodesOfSuccess(t *testing.T) {
+	for _, raw := range []string{
+		events(`{"choices":[{"delta":{"content":"hello"},"finish_reason":"stop"}],"base_resp":{"status_code":0,"status_msg":"success"}}`, "[DONE]"),
+		events(delta(`{"content":"hello"}`), `{"code":0,"message":"Success","choices":[],"usage":{"prompt_tokens":3}}`, `{"choices":[{"delta":{},"finish_reason":"stop"}],"error_code":0}`, "[DONE]"),
+	} {
+		_, m := serve(t, fakellm.Turn{Raw: raw})
+		if r := modeltest.Collect(t.Context(), t, m, modeltest.Ask("x")); r.Err != nil || r.Turn.GetText() != "hello" {
+			t.Errorf("%s: %v %v", raw, r.Turn, r.Err)
+		}
+	}
 }

@@ -44,7 +44,7 @@ func (a *answer) Add(data []byte) (string, error) {
 	if err := json.Unmarshal(data, &c); err != nil && (!errors.As(err, &odd) || odd.Field == "") {
 		return "", fmt.Errorf("reading the stream: %w", err)
 	}
-	if len(c.Choices) == 0 || c.Object == "error" || model.Holds(c.Error) {
+	if len(c.Choices) == 0 || c.Object == "error" || model.Holds(c.Error) || model.Holds(c.BaseResp) || model.Holds(c.ErrorCode) {
 		if err := model.Reported(data); err != nil {
 			return "", err
 		}
