@@ -22,11 +22,14 @@ func Data(m *a2av1.Message) (data any, ok bool) {
 
 // JSONIn returns the JSON object in a text that a model wrote, as Data finds it; empty if it has none.
 func JSONIn(text string) string {
-	data, _ := Data(NewMessage(text))
-	if _, ok := data.(map[string]any); !ok {
+	values := valuesIn(text, true)
+	if len(values) == 0 {
 		return ""
 	}
-	b, _ := json.Marshal(data) // cannot fail for what was decoded
+	if _, ok := values[0].(map[string]any); !ok {
+		return ""
+	}
+	b, _ := json.Marshal(values[0]) // cannot fail for what was decoded
 	return string(b)
 }
 
@@ -42,23 +45,35 @@ func Values(m *a2av1.Message) []any {
 			return []any{d.Data.AsInterface()}
 		}
 	}
-	return valuesIn(Text(m))
+	return valuesIn(Text(m), false)
 }
 
-func valuesIn(text string) []any {
+// valuesIn returns the values in a text. exact says that numbers are json.Number, as they are written.
+func valuesIn(text string, exact bool) []any {
 	answer := AfterThoughts(text)
 	for _, whole := range []string{text, answer} {
-		var data any
-		if json.Unmarshal([]byte(whole), &data) == nil || json.Unmarshal([]byte(Unfenced(whole)), &data) == nil {
-			return []any{data}
+		for _, document := range []string{whole, Unfenced(whole)} {
+			var data any
+			if json.Valid([]byte(document)) && decoder(document, exact).Decode(&data) == nil {
+				return []any{data}
+			}
 		}
 	}
-	return embedded(answer)
+	return embedded(answer, exact)
+}
+
+// decoder returns a decoder of a text. exact is that of valuesIn.
+func decoder(text string, exact bool) *json.Decoder {
+	d := json.NewDecoder(strings.NewReader(text))
+	if exact {
+		d.UseNumber()
+	}
+	return d
 }
 
 // embedded returns the objects and arrays within a text that are not part of another one, in the order
 // of Values. It reads at most 16 times the length of the text.
-func embedded(text string) []any {
+func embedded(text string, exact bool) []any {
 	var objects, arrays, empty []any
 	for work := 16 * len(text); work > 0; {
 		start := strings.IndexAny(text, "{[")
@@ -70,7 +85,7 @@ func embedded(text string) []any {
 			text = text[1:]
 			continue
 		}
-		d := json.NewDecoder(strings.NewReader(text))
+		d := decoder(text, exact)
 		var data any
 		err := d.Decode(&data)
 		var invalid *json.SyntaxError

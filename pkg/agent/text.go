@@ -58,7 +58,7 @@ func saysAlready(text string, p *a2av1.Part) bool {
 		return false
 	}
 	data := d.Data.AsInterface()
-	return slices.ContainsFunc(valuesIn(text), func(said any) bool { return reflect.DeepEqual(said, data) })
+	return slices.ContainsFunc(valuesIn(text, false), func(said any) bool { return reflect.DeepEqual(said, data) })
 }
 
 // Unfenced returns text without surrounding white space and, if all of it is a Markdown code

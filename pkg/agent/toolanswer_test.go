@@ -115,7 +115,10 @@ func TestReadToolAnswer(t *testing.T) {
 		{`{"type":"object","properties":{"n":{"type":"integer","multipleOf":5}}}`, "", "7", 0, `"n" (integer, optional): multipleOf: got 7, want 5`},
 		{`{"type":"object","properties":{"s":{"type":"string","const":"x"}}}`, "", "y", 0, `"s" (text, optional): value must be 'x'`},
 		{`{"type":"object","properties":{"l":{"type":"array","uniqueItems":true,"items":{"type":"string","enum":["x","y"]}}}}`, "", "x,x", 0, "items at 0 and 1 are equal"},
-		{`{"type":"object","properties":{"s":{"type":"string","pattern":"^(?=a)"}}}`, "", "a", 0, "the requested schema cannot be used to check answers"},
+		{`{"type":"object","properties":{"s":{"type":"string","pattern":"^(?=a)"}}}`, "", "b", accept, `{"s":"b"}`}, // which Go cannot read
+		{`{"type":"object","properties":{"s":{"type":"string","pattern":"^(?=a)","minLength":2}}}`, "", "a", 0, "minLength: got 1, want 2"},
+		{`{"type":"object","properties":{"s":{"type":"string","pattern":"^a"}}}`, "", "b", 0, "does not match pattern"},
+		{`{"type":"object","properties":{"pattern":{"type":"string"}},"patternProperties":{"^(?!a)":{"type":"integer"}}}`, "", `{"pattern":"(?=a"}`, accept, `{"pattern":"(?=a"}`},
 		{`{"type":"object","properties":{"` + strings.Repeat("n", 101) + `":{"type":"string"}}}`, "", "a", 0, "name has 101 bytes; at most 100"},
 		{`{"type":"object","properties":{"s":{"type":"string","enum":["x"` + strings.Repeat(`,"x"`, 500) + `]}}}`, "", "x", 0, "lists 501 values; at most 500"},
 		{`{"type":"object","description":"` + strings.Repeat("x", 64<<10) + `"}`, "", "accept", 0, "at most 65536 are allowed"},

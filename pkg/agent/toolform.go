@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,6 +158,7 @@ func (f *ToolForm) compile(text string) error {
 	if !ok {
 		return errors.New("the requested schema is not a JSON schema of an object")
 	}
+	withoutUnreadable(schema)
 	schema["additionalProperties"] = false
 	const at = "urn:form"
 	c := jsonschema.NewCompiler()
@@ -169,6 +172,33 @@ func (f *ToolForm) compile(text string) error {
 		return fmt.Errorf("the requested schema cannot be used to check answers: %s", Excerpt(err.Error(), maxDescription))
 	}
 	return nil
+}
+
+// withoutUnreadable removes the patterns of a schema that Go cannot read, such as those with a lookahead. The server that
+// asks checks them itself.
+func withoutUnreadable(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, inner := range v {
+			withoutUnreadable(inner)
+		}
+	case map[string]any:
+		if text, ok := v["pattern"].(string); ok && !isReadable(text) {
+			delete(v, "pattern")
+		}
+		if patterns, ok := v["patternProperties"].(map[string]any); ok {
+			maps.DeleteFunc(patterns, func(pattern string, _ any) bool { return !isReadable(pattern) })
+		}
+		for _, inner := range v {
+			withoutUnreadable(inner)
+		}
+	}
+}
+
+// isReadable reports whether a pattern is a regular expression of Go.
+func isReadable(pattern string) bool {
+	_, err := regexp.Compile(pattern)
+	return err == nil
 }
 
 func parseField(name string, raw json.RawMessage) (formField, error) {

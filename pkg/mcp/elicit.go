@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -57,6 +58,17 @@ func (s *Server) options() *mcp.ClientOptions {
 		o.MultiRoundTrip = &mcp.MultiRoundTripOptions{Disabled: true} // people answer much later
 	}
 	return o
+}
+
+// passQuestions returns a handler of requests that passes the questions of the server on as they are. The library would also
+// check the answers, which agent.ReadToolAnswer has done, and fail for a schema with a pattern that Go cannot read.
+func (s *Server) passQuestions(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if q, ok := req.(*mcp.ElicitRequest); ok {
+			return s.elicited(ctx, q)
+		}
+		return next(ctx, method, req)
+	}
 }
 
 // openCall is a call in progress whose server may ask questions.
@@ -467,13 +479,15 @@ func (a *asking) recorded(q *teamv1.ToolQuestion) *teamv1.ToolAnswer {
 func (t *tool) question(p *mcp.ElicitParams) (*teamv1.ToolQuestion, error) {
 	q := &teamv1.ToolQuestion{Tool: t.spec.Name, Server: t.server.config.Name, Message: cut(p.Message), Url: p.URL}
 	if p.RequestedSchema != nil {
-		schema, err := json.Marshal(p.RequestedSchema)
-		if err != nil {
+		var err error
+		if q.Schema, err = exactJSON(p.RequestedSchema); err != nil {
 			return nil, err
 		}
-		q.Schema = string(schema)
 	}
-	if (p.Mode == "url") != (p.URL != "") && p.Mode != "" {
+	switch {
+	case p.Mode != "" && p.Mode != "form" && p.Mode != "url":
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("a question has the mode %q; it must be form or url", p.Mode)}
+	case (p.Mode == "url") != (p.URL != "") && p.Mode != "":
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a question has a url exactly if its mode is url"}
 	}
 	if _, err := agent.ParseToolForm(q); err != nil {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
@@ -147,10 +148,17 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
-		res.Body = boundedBody{io.LimitReader(res.Body, maxAnswer), res.Body}
-	}
+	res.Body = exactBody(res)
 	return res, nil
+}
+
+// exactBody returns the body of a response, of at most maxAnswer bytes unless it is a stream, with messages that are
+// prepared by markNumbers.
+func exactBody(res *http.Response) io.ReadCloser {
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "text/event-stream" {
+		return boundedBody{&exactEvents{from: bufio.NewReader(res.Body)}, res.Body}
+	}
+	return boundedBody{&exactDocument{from: io.LimitReader(res.Body, maxAnswer)}, res.Body}
 }
 
 // aboutSession matches the errors of servers that do not know a session, or miss its id. MCP leaves the words to

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		_ = server("plain", nil).Run(context.Background(), &sdk.StdioTransport{}) // ends with its input
+	case "exact":
+		exactServer()
 	case "silent": // reads, and never answers
 		_, _ = os.Stdin.Read(make([]byte, 1<<20))
 		for range 100 {

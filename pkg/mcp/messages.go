@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-var errLongLine = errors.New("the program wrote a line longer than 16 MiB")
+var errLongLine = errors.New("the server wrote a line longer than 16 MiB")
 
 // messages reads the messages among the lines that a program writes, and writes all other lines to others.
 type messages struct {
@@ -23,10 +23,10 @@ type messages struct {
 // Read implements io.Reader.
 func (m *messages) Read(p []byte) (int, error) {
 	for len(m.rest) == 0 {
-		line, err := m.line()
+		line, err := readLine(m.from)
 		switch {
 		case isMessage(line):
-			m.rest = append(bytes.TrimSpace(line), '\n')
+			m.rest = append(markNumbers(bytes.TrimSpace(line)), '\n')
 		case len(bytes.TrimSpace(line)) > 0:
 			_, _ = m.others.Write(append(bytes.TrimRight(line, "\r\n"), '\n')) // it only logs
 		}
@@ -39,11 +39,11 @@ func (m *messages) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// line reads a line of at most the length that the library accepts.
-func (m *messages) line() ([]byte, error) {
+// readLine reads a line of at most the length that the library accepts.
+func readLine(from *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
-		part, err := m.from.ReadSlice('\n')
+		part, err := from.ReadSlice('\n')
 		if line = append(line, part...); len(line) > mcp.DefaultMaxLineLength {
 			return nil, errLongLine
 		}

@@ -88,7 +88,7 @@ func (r *reader) Call(ctx context.Context, arguments json.RawMessage, key string
 	}
 	defer done()
 	var has *mcp.ReadResourceResult
-	err = r.server.send(ctx, r.spec.Name, &openCall{}, func(ctx context.Context, live *mcp.ClientSession, token string) error {
+	err = r.server.send(ctx, r.spec.Name, r.turn(), func(ctx context.Context, live *mcp.ClientSession, token string) error {
 		params := &mcp.ReadResourceParams{Meta: meta(ctx, key), URI: args.URI}
 		params.SetProgressToken(token)
 		has, err = live.ReadResource(ctx, params)
@@ -98,6 +98,17 @@ func (r *reader) Call(ctx context.Context, arguments json.RawMessage, key string
 		return nil, err
 	}
 	return r.result(has), nil
+}
+
+// turn returns what makes a read wait until the server works on no call that may ask people, and such calls wait for it;
+// nil if the server may ask nothing. Without it, a question of the server during a read would pass for one of the call
+// beside it, because in the versions of MCP in which servers ask while they work a question does not name its request.
+// People are not asked about a resource: a question during the turn of a read is refused.
+func (r *reader) turn() *openCall {
+	if r.server.config.Elicit == nil {
+		return nil
+	}
+	return &openCall{}
 }
 
 // CallAsking implements agent.AskingTool, as all tools of a server do. A server cannot ask about a resource.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
@@ -29,6 +31,16 @@ func addResources(s *sdk.Server) {
 	has("test://long", &sdk.ResourceContents{URI: "test://long", Text: strings.Repeat("ü", 200<<10)})
 	has("test://large", &sdk.ResourceContents{URI: "test://large", MIMEType: "image/gif", Blob: make([]byte, 9<<20)})
 	has("test://empty", &sdk.ResourceContents{URI: "test://empty", MIMEType: "text/plain"})
+	met := make(chan struct{})
+	add("test://meet", func(ctx context.Context, _ *sdk.ReadResourceRequest) ([]*sdk.ResourceContents, error) { // waits for another read
+		select {
+		case met <- struct{}{}:
+		case <-met:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return []*sdk.ResourceContents{{URI: "test://meet", Text: "met"}}, nil
+	})
 	add("test://asks", func(ctx context.Context, r *sdk.ReadResourceRequest) ([]*sdk.ResourceContents, error) {
 		_, err := r.Session.Elicit(ctx, &sdk.ElicitParams{Message: "Which?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)})
 		return nil, fmt.Errorf("asking: %w", err)
@@ -80,6 +92,24 @@ func TestResourcesThatAsk(t *testing.T) {
 	c.Elicit = &mcp.Elicit{}
 	_, err := find(t, start(t, c), "web_read_resource").Call(t.Context(), json.RawMessage(`{"uri":"test://asks"}`), "k")
 	if err == nil || !strings.Contains(err.Error(), "questions are only answered during a call of a tool") {
+		t.Error(err)
+	}
+}
+
+// TestResourcesAtOnce: reads do not wait for each other at a server that may not ask people.
+func TestResourcesAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	read := find(t, start(t, program("old resources")), "web_read_resource")
+	var both errgroup.Group
+	for range 2 {
+		both.Go(func() error {
+			_, err := read.Call(ctx, json.RawMessage(`{"uri":"test://meet"}`), "k")
+			return err
+		})
+	}
+	if err := both.Wait(); err != nil {
 		t.Error(err)
 	}
 }

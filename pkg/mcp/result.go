@@ -1,10 +1,8 @@
 package mcp
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -54,7 +52,7 @@ func (s *Server) contents(r *mcp.CallToolResult) []mcp.Content {
 	case data == "", which == ResultsText && !blank:
 		return r.Content
 	case which == ResultsBoth && !blank:
-		if slices.ContainsFunc(r.Content, func(c mcp.Content) bool { return isSame(textOf(c), r.StructuredContent) }) {
+		if slices.ContainsFunc(r.Content, func(c mcp.Content) bool { return isSame(textOf(c), data) }) {
 			return r.Content
 		}
 		return append(slices.Clip(r.Content), &mcp.TextContent{Text: data})
@@ -68,17 +66,8 @@ func jsonOf(v any) string {
 	if v == nil {
 		return ""
 	}
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // it comes from JSON
-	return strings.TrimSpace(b.String())
-}
-
-// isSame reports whether a text is the JSON of a value.
-func isSame(text string, v any) bool {
-	var said any
-	return json.Unmarshal([]byte(text), &said) == nil && reflect.DeepEqual(said, v)
+	text, _ := exactJSON(v) // it comes from JSON
+	return text
 }
 
 // textOf returns the text of a piece of content; "" for other kinds.

@@ -158,6 +158,9 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{config: c, progress: map[string]func(){}}
 	s.client = mcp.NewClient(&mcp.Implementation{Name: "team-server", Version: "1"}, s.options())
+	if c.Elicit != nil {
+		s.client.AddReceivingMiddleware(s.passQuestions)
+	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.hurry, s.noGrace = context.WithCancel(context.Background())
 	return s, nil

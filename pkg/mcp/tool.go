@@ -122,8 +122,8 @@ func (s *Server) missing(tools []*mcp.Tool) error {
 // spec returns the description of a tool for models.
 func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
 	spec := agent.ToolSpec{Name: agent.ToolName(s.config.Prefix + t.Name), Description: t.Description, Effect: s.effect(t)}
-	if schema, err := json.Marshal(t.InputSchema); err == nil {
-		spec.Parameters = agent.ToolParameters(schema)
+	if schema, err := exactJSON(t.InputSchema); err == nil {
+		spec.Parameters = agent.ToolParameters(json.RawMessage(schema))
 	}
 	if spec.Description == "" {
 		spec.Description = t.Title

@@ -18,13 +18,14 @@ func Text(s string) string {
 
 // Arguments returns the arguments of a tool call for a provider that only accepts objects. If the
 // model wrote something else, it is passed on under the key "arguments".
-func Arguments(written string) map[string]any {
+func Arguments(written string) map[string]json.RawMessage {
 	if strings.TrimSpace(written) == "" {
-		return map[string]any{}
+		return map[string]json.RawMessage{}
 	}
-	var object map[string]any
+	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(written), &object) != nil || object == nil {
-		return map[string]any{"arguments": written}
+		text, _ := json.Marshal(written) //nolint:errchkjson // a text
+		return map[string]json.RawMessage{"arguments": text}
 	}
 	return object
 }

@@ -59,10 +59,10 @@ type redactedThinkingBlock struct {
 }
 
 type toolUseBlock struct {
-	Type  string         `json:"type"`
-	ID    string         `json:"id"`
-	Name  string         `json:"name"`
-	Input map[string]any `json:"input"`
+	Type  string                     `json:"type"`
+	ID    string                     `json:"id"`
+	Name  string                     `json:"name"`
+	Input map[string]json.RawMessage `json:"input"`
 }
 
 type toolResultBlock struct {

@@ -48,9 +48,9 @@ type blob struct {
 }
 
 type functionCall struct {
-	ID   string         `json:"id,omitempty"`
-	Args map[string]any `json:"args,omitempty"`
-	Name string         `json:"name,omitempty"`
+	ID   string                     `json:"id,omitempty"`
+	Args map[string]json.RawMessage `json:"args,omitempty"`
+	Name string                     `json:"name,omitempty"`
 }
 
 type functionResponse struct {
