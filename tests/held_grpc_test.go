@@ -52,7 +52,10 @@ func TestT_31_HeldGRPCMessages(t *testing.T) {
 	}
 	for range calls - 8 {
 		select {
-		case <-ended:
+		case code := <-ended:
+			if code != "8" { // RESOURCE_EXHAUSTED
+				t.Errorf("a call beyond the limit has ended with status %s", code)
+			}
 		case <-ctx.Done():
 			t.Fatal("messages are held without a limit")
 		}

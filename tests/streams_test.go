@@ -286,7 +286,7 @@ func TestP10_DefaultLimits(t *testing.T) {
 	for _, c := range clients {
 		_, err := rig.Collect(c.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: id}, 0))
 		f := rig.Fault(err)
-		if f == nil || f.Code != "ResourceExhausted" || f.Reason != "INSUFFICIENT_RESOURCES" || f.Details["max_streams"] != "64" || c.Binding() != "grpc" && f.HTTP != 429 {
+		if f == nil || f.Code != "ResourceExhausted" || f.Reason != "INSUFFICIENT_RESOURCES" || f.Details["max_streams"] != "64" || f.Retry <= 0 || c.Binding() != "grpc" && f.HTTP != 429 {
 			t.Errorf("%s: the 65th stream: %+v", c.Binding(), f)
 		}
 	}

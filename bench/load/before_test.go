@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -30,10 +31,11 @@ func BenchmarkBefore(b *testing.B) {
 	c := contest{callers: []int{1, 64}, load: load{time: cmp.Or(w.Time, maxTime), calls: 64 * w.Ops}, warm: 200, rounds: beforeRounds}
 	now := child.Build(b, repository, "./cmd/team-server")
 	t := &measure.Table{
-		Title: "small tasks, now and before", Head: "callers\tstore\ttasks/s\tbefore\tratio\tleast\tgreatest\txcpu",
+		Title: fmt.Sprintf("small tasks, now and before, medians of %d rounds in turn", c.rounds), Once: true,
+		Head: "callers\tstore\ttasks/s\tbefore\tratio\tleast\tgreatest\txcpu",
 		Goals: []string{
 			"goal before: callers=64, store=sqlite: ratio >= 0.97", "goal before: callers=64, store=postgres: ratio >= 0.97",
-			"ratio: median of the ratios of seven rounds, with the least and the greatest of them; xcpu: ratio of the time of the processor of a task",
+			"ratio: median of the ratios of the rounds, with the least and the greatest of them; xcpu: ratio of the time of the processor of a task",
 		},
 	}
 	for _, store := range []string{"memory", "sqlite", "postgres"} {

@@ -163,9 +163,10 @@ func (a *anonymous) enter(ctx context.Context) (leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if most := maxAnonymousFrom; a.from[addr] >= most || a.all >= maxAnonymous {
-		return nil, wire.Status(agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-			"too many open calls without an API key; at most %d are allowed from one address; close one, or send an API key", most).
-			With("max_streams", strconv.Itoa(most))).Err()
+		e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+			"too many open calls without an API key; at most %d are allowed from one address; close one, or send an API key", most)
+		e.Retry, e.RetryAfter = true, time.Second
+		return nil, wire.Status(e.With("max_streams", strconv.Itoa(most))).Err()
 	}
 	if a.from == nil {
 		a.from = map[netip.Addr]int{}

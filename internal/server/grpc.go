@@ -231,14 +231,21 @@ type readStream struct{ grpc.ServerStream }
 
 func (s readStream) RecvMsg(m any) error { return receive(s.Context(), s.ServerStream.RecvMsg, m) }
 
+// ender is what streams of grpc-go have: it ends a call with a status. A later one is not sent.
+type ender interface{ WriteStatus(*status.Status) error }
+
 func receive(ctx context.Context, next func(any) error, v any) error {
 	m, ok := v.(proto.Message)
 	if !ok {
 		return fmt.Errorf("receiving %T", v)
 	}
 	f := &frame{}
+	in := inboundOf(ctx)
+	if s, ok := grpc.ServerTransportStreamFromContext(ctx).(ender); ok {
+		in.stream.Store(&s)
+	}
 	err := next(f)
-	if in := inboundOf(ctx); in.received != nil {
+	if in.received != nil {
 		in.received()
 	}
 	if err != nil {

@@ -183,7 +183,7 @@ func TestA_21_FewAnonymousStreams(t *testing.T) {
 		_, err := healthpb.NewHealthClient(more.Conn).Check(ctx, &healthpb.HealthCheckRequest{})
 		return err
 	}
-	if f := rig.Fault(rig.FromGRPC(check(t.Context()))); f == nil || f.Code != "ResourceExhausted" || f.Details["max_streams"] != "128" {
+	if f := rig.Fault(rig.FromGRPC(check(t.Context()))); f == nil || f.Code != "ResourceExhausted" || f.Details["max_streams"] != "128" || f.Retry <= 0 {
 		t.Errorf("one more: %+v", f)
 	}
 	knows := target

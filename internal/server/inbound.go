@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -49,6 +50,8 @@ type inbound struct {
 	notified      bool   // a JSON-RPC notification, which gets no response
 	// received is called when the message of a gRPC call has been received; nil if that does not matter.
 	received func()
+	// stream is that of a gRPC call whose message is being received.
+	stream atomic.Pointer[ender]
 }
 
 // baseURL returns the URL of the server as the caller sees it, "" if unknown.

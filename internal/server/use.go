@@ -179,8 +179,8 @@ func (u *upload) done() {
 const quickMessage = 5 * time.Second
 
 // receiving reserves the largest size of a message for a gRPC call whose message does not arrive at once.
-// grpc-go does not tell how much of it there is. If there is no room, the returned context is canceled,
-// which ends the call. It does not block.
+// grpc-go does not tell how much of it there is. If there is no room, the call ends with the refusal, and the
+// returned context is canceled. It does not block.
 func (s *Server) receiving(ctx context.Context, in *inbound) context.Context {
 	if s.config.Use == nil || in.caller == nil {
 		return ctx
@@ -196,6 +196,9 @@ func (s *Server) receiving(ctx context.Context, in *inbound) context.Context {
 			return
 		}
 		if err := up.reserve(wire.MaxBody); err != nil {
+			if s := in.stream.Load(); s != nil { // grpc-go says CANCELED of a call whose context has ended
+				_ = (*s).WriteStatus(wire.Status(err)) // its caller may be gone
+			}
 			cancel(err)
 		}
 	})

@@ -205,7 +205,7 @@ func pushNotFound(task, id string) *Error {
 }
 
 // tooManyPushes returns the error for one push configuration more than permitted.
-func tooManyPushes(most int, of string) error {
+func tooManyPushes(most int, of string) *agent.Error {
 	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 		"%s has %d push configurations, the maximum; delete one, or replace one by sending its id", of, most).With("max_push_configs", strconv.Itoa(most))
 }

@@ -241,7 +241,9 @@ func storeError(id string, err error) error {
 	case errors.Is(err, ErrPushTask):
 		return tooManyPushes(MaxPushTask, "the task")
 	case errors.Is(err, ErrPushOwner):
-		return tooManyPushes(MaxPushOwner, "the caller")
+		e := tooManyPushes(MaxPushOwner, "the caller")
+		e.Retry, e.RetryAfter = true, pushAgain
+		return e
 	case errors.Is(err, ErrPageToken):
 		return Invalid(Violation{Field: "pageToken", Description: "is not a page token of this list; omit it to start with the first page"})
 	case errors.Is(err, ErrDataLoss):
@@ -261,6 +263,9 @@ func storeError(id string, err error) error {
 
 // busyAgain is the time to wait before a collaboration of a busy team is started again.
 const busyAgain = 5 * time.Second
+
+// pushAgain is the time to wait before a caller whose webhooks have too much to receive names another one.
+const pushAgain = time.Minute
 
 // newID returns a new id for a task, a context or a message.
 func newID() string {

@@ -123,7 +123,6 @@ func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 	}
 	account, principal, _ := strings.Cut(owner, "/")
 	e := tooManyStreams("you have %d open streams, the maximum of streams.per_caller; close one, or poll your tasks instead", limit)
-	e.Retry, e.RetryAfter = true, time.Second
 	return nil, e.With(agent.DetailLimit, "streams.per_caller").With(agent.DetailValue, strconv.Itoa(limit)).With(agent.DetailAccount, account).With(agent.DetailPrincipal, principal)
 }
 
@@ -148,5 +147,7 @@ func (s *streamSlot) acquireTeam(owner, team string) error {
 
 // tooManyStreams returns the error for too many streams. format is formatted with limit.
 func tooManyStreams(format string, limit int) *agent.Error {
-	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources, format, limit).With("max_streams", strconv.Itoa(limit))
+	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources, format, limit)
+	e.Retry, e.RetryAfter = true, time.Second
+	return e.With("max_streams", strconv.Itoa(limit))
 }

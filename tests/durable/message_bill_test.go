@@ -157,7 +157,7 @@ func billMessages(t *testing.T, db database, seed uint64) {
 		})
 	}
 	go func() { players.Wait(); close(done) }()
-	kills := killAtRandom(t, servers, arrived, done, rand.New(rand.NewPCG(seed, 2)), 16)
+	kills := killAtRandom(t, servers, arrived, done, rand.New(rand.NewPCG(seed, 2)), 6)
 	<-done
 	if t.Failed() {
 		t.Fatalf("the log of a server:\n%s", servers[0].now.tail())

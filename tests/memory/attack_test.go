@@ -305,9 +305,9 @@ var attacks = map[string]func(context.Context, force){
 	"template-step":     to("stepflood", 40),
 	"template-planned":  to("planned", 40),
 	"parallel-members":  to("eight", 60),
-	"answers":           smallTo("talker", 200),
-	"tool-results":      smallTo("tooluser", 200),
-	"remote-answers":    smallTo("remote", 200),
+	"answers":           smallTo("talker", 60),
+	"tool-results":      smallTo("tooluser", 60),
+	"remote-answers":    smallTo("remote", 60),
 	"model-and-history": func(ctx context.Context, f force) {
 		f.each(ctx, f.n(40), func(i int) string {
 			return f.message(ctx, bindings[i%len(bindings)], i, send{tenant: "talker", context: fmt.Sprint("c-", i%4), text: large}, 0)
