@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -87,8 +86,7 @@ func migrateCommand(s *cli.Shell) *cobra.Command {
 		Short: "Copies all tasks from one store to another, empty one",
 		Long: "Copies the content of a store to another one, which must be empty. Stop the servers\n" +
 			"that use it first, and start them with the new store afterwards: unfinished tasks\n" +
-			"continue there. A SQLite file is not changed: it is copied to the directory for\n" +
-			"temporary files (TMPDIR), which must have enough space, and read there.",
+			"continue there.",
 		Example: "  team-server migrate --from sqlite:team.db --to postgres://ann@db.example/team",
 		Args:    usage(noArgs),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.Migrate(c.Context(), from, to) },
@@ -102,41 +100,19 @@ const storedHelp = "the store: sqlite:FILE or postgres://USER@HOST/DATABASE"
 
 func backupCommand(s *cli.Shell) *cobra.Command {
 	var url string
-	var force bool
 	c := &cobra.Command{
-		Use:   "backup FILE --store URL",
-		Short: "Writes a backup of a store to a file, while servers use it",
-		Long: "Writes all tasks and everything else in a store to FILE, as they are at one moment.\n" +
-			"Servers may use the store meanwhile. FILE is a SQLite store, also of a PostgreSQL\n" +
-			"database; it appears when it is complete and has mode 0600. Secrets in it stay\n" +
-			"encrypted: keep the keys of server.encryption elsewhere. Use the version of\n" +
-			"team-server that the servers have.",
-		Example: "  team-server backup team.backup --store sqlite:team.db\n" +
-			"  team-server backup team.backup --store postgres://ann@db.example/team",
-		Args: usage(named("FILE")),
-		RunE: func(c *cobra.Command, args []string) error { return s.Backup(c.Context(), url, args[0], force) },
+		Use:   "backup FILE --store sqlite:FILE",
+		Short: "Writes a backup of a SQLite store to a file, while a server uses it",
+		Long: "Writes a copy of a SQLite store, as it is at one moment, to FILE, and checks the copy. A\n" +
+			"server may use the store meanwhile. FILE must not exist; it appears when it is complete\n" +
+			"and has mode 0600. Secrets in it stay encrypted: keep the keys of server.encryption\n" +
+			"elsewhere. To restore it, copy it to a place where there is no store, and start a server\n" +
+			"with it. Make backups of PostgreSQL with pg_dump.",
+		Example: "  team-server backup team.backup --store sqlite:team.db",
+		Args:    usage(named("FILE")),
+		RunE:    func(c *cobra.Command, args []string) error { return s.Backup(c.Context(), url, args[0]) },
 	}
-	c.Flags().StringVar(&url, "store", "", storedHelp)
-	c.Flags().BoolVar(&force, "force", false, "replace FILE if it is a backup")
-	return c
-}
-
-func restoreCommand(s *cli.Shell) *cobra.Command {
-	var url string
-	c := &cobra.Command{
-		Use:   "restore FILE --store URL",
-		Short: "Copies a backup to an empty store",
-		Long: "Verifies a backup and copies it to a store, which must be empty: a database without\n" +
-			"rows, or a file that does not exist. Start servers with the store afterwards: tasks\n" +
-			"that had not ended continue. What they did after the backup may be done again. Stop\n" +
-			"the servers with the old store first. FILE is copied to the directory for temporary\n" +
-			"files (TMPDIR), which must have enough space.",
-		Example: "  team-server restore team.backup --store sqlite:team.db\n" +
-			"  team-server restore team.backup --store postgres://ann@db.example/team",
-		Args: usage(named("FILE")),
-		RunE: func(c *cobra.Command, args []string) error { return s.Restore(c.Context(), args[0], url) },
-	}
-	c.Flags().StringVar(&url, "store", "", storedHelp)
+	c.Flags().StringVar(&url, "store", "", "the store: sqlite:FILE")
 	return c
 }
 
@@ -155,23 +131,7 @@ func storeCommand(s *cli.Shell) *cobra.Command {
 	}
 	forget.Flags().StringVar(&url, "store", "", storedHelp)
 	forget.Flags().StringVar(&key, "key", "", "id of the lost key")
-	var top int
-	var limit time.Duration
-	stats := &cobra.Command{
-		Use:   "stats --store URL",
-		Short: "Prints how much a store contains",
-		Long: "Prints the size of a store, its tasks by state, the numbers of its records, and the\n" +
-			"accounts with the most stored bytes. Changes nothing; servers may use the store.\n" +
-			"Numbers of large tables of PostgreSQL are estimates of the database, marked as such.",
-		Example: "  team-server store stats --store sqlite:team.db",
-		Args:    usage(noArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return s.StoreStats(c.Context(), url, top, limit) },
-	}
-	stats.Flags().StringVar(&url, "store", "", storedHelp)
-	stats.Flags().IntVar(&top, "top", 10, "number of accounts to print")
-	stats.Flags().DurationVar(&limit, "timeout", 30*time.Second, "time after which numbers are left out")
-	return group("store", "Shows how much a store contains, and deletes what it can no longer read",
-		"Shows how much a store contains, and deletes what it can no longer read.", stats, forget)
+	return group("store", "Deletes what a store can no longer read", "Deletes what a store can no longer read.", forget)
 }
 
 func validateCommand(s *cli.Shell) *cobra.Command {

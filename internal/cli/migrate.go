@@ -40,12 +40,12 @@ func (s *Shell) Migrate(ctx context.Context, from, to string) error {
 }
 
 func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err error) {
-	source, err := s.openMigrated(ctx, from, true)
+	source, err := s.openMigrated(ctx, from)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	target, err := s.openMigrated(ctx, to, false)
+	target, err := s.openMigrated(ctx, to)
 	if err != nil {
 		return 0, err
 	}
@@ -56,10 +56,9 @@ func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err e
 	return rows, nil
 }
 
-// openMigrated opens the source or target of a copy. snapshot opens a SQLite file without changing
-// it.
-func (s *Shell) openMigrated(ctx context.Context, url string, snapshot bool) (*sqlstore.Store, error) {
-	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Snapshot: snapshot, Sealed: true, Log: s.log(zapcore.ErrorLevel)})
+// openMigrated opens the source or target of a copy.
+func (s *Shell) openMigrated(ctx context.Context, url string) (*sqlstore.Store, error) {
+	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Sealed: true, Log: s.log(zapcore.ErrorLevel)})
 	if err != nil {
 		text := strings.Join(strings.Fields(store.Conceal(err.Error(), url)), " ")
 		return nil, fmt.Errorf("cannot open the store %s: %s", store.Redacted(url), text)

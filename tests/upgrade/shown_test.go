@@ -181,37 +181,51 @@ func (h *house) snapshot(id string) view {
 	return nil
 }
 
-// check compares what is shown with a file, or writes the file.
-func check(t *testing.T, file string, shown map[string]view, write bool) {
+// check compares what is shown with a file, which may be compressed, or writes the file.
+func check(t *testing.T, file string, got map[string]view, write bool) {
 	t.Helper()
 	if write {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", " ")
-		if err := e.Encode(shown); err != nil {
+		if err := e.Encode(got); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		if strings.HasSuffix(file, ".gz") {
+			pack(t, file, b.Bytes())
+		} else if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+	var b []byte
+	if strings.HasSuffix(file, ".gz") {
+		b = unpack(t, file)
+	} else {
+		b = must[[]byte](t)(os.ReadFile(file))
 	}
 	var want map[string]view
 	if err := json.Unmarshal(b, &want); err != nil {
 		t.Fatal(err)
 	}
+	got = plain(t, got)
 	all := maps.Clone(want)
-	maps.Copy(all, shown)
+	maps.Copy(all, got)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if diff := cmp.Diff(want[key], shown[key]); diff != "" {
+		if diff := cmp.Diff(want[key], got[key]); diff != "" {
 			t.Errorf("%s, %s (-then +now):\n%s", file, key, diff)
 		}
 	}
+}
+
+// plain returns views as they are when they are read from a file.
+func plain(t *testing.T, views map[string]view) (read map[string]view) {
+	t.Helper()
+	if err := json.Unmarshal(must[[]byte](t)(json.Marshal(views)), &read); err != nil {
+		t.Fatal(err)
+	}
+	return read
 }
 
 // result is what has become of a task.

@@ -134,11 +134,6 @@ func changePostgreSQL(t testing.TB, url, statement string) {
 	}
 }
 
-// golden is the file with what a run of a store has been shown as.
-func (k kind) golden(name string) string {
-	return filepath.Join("testdata", k.name, strings.ReplaceAll(name, "/", "_")+".json")
-}
-
 // pack writes a file, compressed.
 func pack(t testing.TB, file string, b []byte) {
 	t.Helper()

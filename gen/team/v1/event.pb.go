@@ -4412,12 +4412,8 @@ type Commanded struct {
 	Waited *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
 	// Number of its inbox row.
 	Inbound int64 `protobuf:"varint,7,opt,name=inbound,proto3" json:"inbound,omitempty"`
-	// For STOP without save_partial: only artifacts and results are dropped, and readers see
-	// everything else. It is unset in records of earlier versions, where such a stop hides all output
-	// of the run; that output stays hidden.
-	ResultsDropped bool `protobuf:"varint,8,opt,name=results_dropped,json=resultsDropped,proto3" json:"results_dropped,omitempty"`
 	// For CANCEL, PAUSE and RESUME: the halt that gave the command; unset for a command of a caller.
-	Halt          *Halt `protobuf:"bytes,9,opt,name=halt,proto3" json:"halt,omitempty"`
+	Halt          *Halt `protobuf:"bytes,8,opt,name=halt,proto3" json:"halt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4499,13 +4495,6 @@ func (x *Commanded) GetInbound() int64 {
 		return x.Inbound
 	}
 	return 0
-}
-
-func (x *Commanded) GetResultsDropped() bool {
-	if x != nil {
-		return x.ResultsDropped
-	}
-	return false
 }
 
 func (x *Commanded) GetHalt() *Halt {
@@ -6175,7 +6164,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\amessage\x18\x01 \x01(\v2\x12.lf.a2a.v1.MessageR\amessage\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x19\n" +
 	"\btoo_late\x18\x03 \x01(\bR\atooLate\x12\x18\n" +
-	"\ainbound\x18\x04 \x01(\x03R\ainbound\"\xac\x03\n" +
+	"\ainbound\x18\x04 \x01(\x03R\ainbound\"\x83\x03\n" +
 	"\tCommanded\x124\n" +
 	"\acommand\x18\x01 \x01(\x0e2\x1a.team.v1.Commanded.CommandR\acommand\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x16\n" +
@@ -6183,9 +6172,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05force\x18\x04 \x01(\bR\x05force\x12!\n" +
 	"\fsave_partial\x18\x05 \x01(\bR\vsavePartial\x121\n" +
 	"\x06waited\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12\x18\n" +
-	"\ainbound\x18\a \x01(\x03R\ainbound\x12'\n" +
-	"\x0fresults_dropped\x18\b \x01(\bR\x0eresultsDropped\x12!\n" +
-	"\x04halt\x18\t \x01(\v2\r.team.v1.HaltR\x04halt\"o\n" +
+	"\ainbound\x18\a \x01(\x03R\ainbound\x12!\n" +
+	"\x04halt\x18\b \x01(\v2\r.team.v1.HaltR\x04halt\"o\n" +
 	"\aCommand\x12\x17\n" +
 	"\x13COMMAND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eCOMMAND_CANCEL\x10\x01\x12\x11\n" +

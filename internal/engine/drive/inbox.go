@@ -54,7 +54,6 @@ func (d *drive) inboundEvent(in *teamv1.Inbound, waited *durationpb.Duration) *t
 		ev.Kind = &teamv1.Event_Answered{Answered: k.Answered}
 	case *teamv1.Inbound_Commanded:
 		k.Commanded.Inbound = in.GetN()
-		k.Commanded.ResultsDropped = k.Commanded.GetCommand() == teamv1.Commanded_COMMAND_STOP && !k.Commanded.GetSavePartial()
 		if c := k.Commanded.GetCommand(); c == teamv1.Commanded_COMMAND_CANCEL || c == teamv1.Commanded_COMMAND_RESUME {
 			k.Commanded.Waited = waited
 		}

@@ -276,7 +276,7 @@ func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 			return err
 		}
 		if f != nil {
-			show(f, ev, j.hidden)
+			f.Apply(ev)
 		}
 		if j.book != nil && taskstate.EndsRun(ev) {
 			e.costs = j.book.End(ev)
@@ -300,13 +300,12 @@ func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 
 // refold computes the fold again, as it is before the tail.
 func (b *batch) refold(ctx context.Context, q querier) (*project.Fold, error) {
-	f, events, err := b.j.s.replay(ctx, q, b.j.root)
+	f, _, err := b.j.s.replay(ctx, q, b.j.root)
 	if err != nil {
 		return nil, err
 	}
-	hidden := hides(events)
 	for _, e := range b.entries {
-		show(f, e.ev, hidden)
+		f.Apply(e.ev)
 	}
 	return f, nil
 }

@@ -151,28 +151,3 @@ func TestP15_DamagedBlob(t *testing.T) {
 		})
 	}
 }
-
-// TestP19_BlobsBeforeTheSchemaKnewThem reads a run of an earlier version, whose events hold the files
-// themselves.
-func TestP19_BlobsBeforeTheSchemaKnewThem(t *testing.T) {
-	for name, url := range urls(t) {
-		t.Run(name, func(t *testing.T) {
-			at := url(t)
-			s, err := sqlstore.Open(t.Context(), at, sqlstore.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p := file(64<<10, "cat")
-			finish(t, s, "old", artifact(p))
-			s.Inline(t.Context(), t, "old")
-			s.Downgrade(t.Context(), t, 16)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			s = open(t, at, sqlstore.Config{})
-			wantFiles(t, s, "old", p.GetRaw(), 1)
-			finish(t, s, "new", artifact(p))
-			wantFiles(t, s, "new", p.GetRaw(), 1)
-		})
-	}
-}

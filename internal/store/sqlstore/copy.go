@@ -130,8 +130,7 @@ func (s *Store) unused(ctx context.Context) error {
 	return nil
 }
 
-// free makes the runs due that were claimed or parked in the source of a copy. It does not write to
-// the source, which may be damaged or on a full disk.
+// free makes the runs due that were claimed or parked in the source of a copy.
 func (s *Store) free(ctx context.Context, from *Store) error {
 	var driven []string
 	err := each(ctx, from.db.reader(), func() { driven = nil }, func(r *sql.Rows) error {
@@ -159,9 +158,6 @@ func copyTable(ctx context.Context, from, to *Store, name, columns, key string) 
 	n := strings.Count(columns, ",") + 1
 	insert := `INSERT INTO ` + name + ` (` + columns + `) VALUES (` + placeholders(n) + `)`
 	order := ` ORDER BY ` + key
-	if from.db.single() {
-		order = ` NOT INDEXED` // a damaged index of a SQLite file must not hide rows
-	}
 	var batch [][]any
 	size := 0
 	flush := func() error {

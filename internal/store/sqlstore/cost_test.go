@@ -11,7 +11,6 @@ import (
 	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // paid is the end of a step that has cost n micros.
@@ -171,39 +170,5 @@ func TestPostgres_S_60_SweepsTogether(t *testing.T) {
 	sweep(t, stores[0])
 	if micros, _ := costsOf(t, stores[1], cost.Query{}); micros != runs*11 {
 		t.Errorf("%d micros, want %d", micros, runs*11)
-	}
-}
-
-// TestS_60_CostsOfAnEarlierSchema: of a run that was begun before the store kept costs, only what it
-// has spent since is included.
-func TestS_60_CostsOfAnEarlierSchema(t *testing.T) {
-	for name, url := range urls(t) {
-		t.Run("S-60 "+name, func(t *testing.T) {
-			at := url(t)
-			old, err := sqlstore.Open(t.Context(), at, sqlstore.Config{Lease: forever})
-			if err != nil {
-				t.Fatal(err)
-			}
-			create(t, old, "one")
-			c := claim(t, old, "r")
-			record(t, c, paid("1", "a/b", 100))
-			if err := old.Release(t.Context(), c, time.Time{}); err != nil {
-				t.Fatal(err)
-			}
-			old.Downgrade(t.Context(), t, 15)
-			if err := old.Close(); err != nil {
-				t.Fatal(err)
-			}
-			s := open(t, at, sqlstore.Config{Lease: forever})
-			wantCosts(t, s, "after the migration", 0, 0)
-			c = claim(t, s, "r")
-			last := end()
-			last.GetEnded().Spent = &teamv1.Spent{CostMicros: 105, ModelCalls: 2}
-			record(t, c, paid("2", "a/b", 5), last)
-			if err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
-				t.Fatal(err)
-			}
-			wantCosts(t, s, "at the end", 5, 1)
-		})
 	}
 }

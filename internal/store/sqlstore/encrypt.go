@@ -25,9 +25,6 @@ const keySetting = "encryption_key:"
 // pageKey is the name of the setting with the key of page tokens.
 const pageKey = "page_token_key"
 
-// keySchema is the schema that programs must know to use a store that is encrypted under a configured key.
-const keySchema = 23
-
 const (
 	encryptEvery = 5 * time.Second
 	encryptBatch = 200
@@ -131,9 +128,6 @@ func (s *Store) adoptKey(ctx context.Context) error {
 		}
 		if len(behind) > 0 {
 			return refusal{errBehind{first, behind}}
-		}
-		if _, err := q.exec(ctx, raiseOldest, oldestSetting, oldestValue(keySchema)); err != nil {
-			return err
 		}
 		name := keySetting + first
 		if _, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, s.keys.sealWith(first, []byte(name), nil)); err != nil {
@@ -400,9 +394,6 @@ func (s *Store) takeKeys(ctx context.Context, from *Store) error {
 	}
 	if err := s.db.do(ctx, func(ctx context.Context, q querier) error {
 		if _, err := q.exec(ctx, `UPDATE setting SET value = $2 WHERE name = $1`, pushKey, stored); err != nil || len(known) == 0 {
-			return err
-		}
-		if _, err := q.exec(ctx, raiseOldest, oldestSetting, oldestValue(keySchema)); err != nil {
 			return err
 		}
 		for id, value := range known {

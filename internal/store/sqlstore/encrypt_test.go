@@ -201,7 +201,7 @@ func TestEncryption_Copies(t *testing.T) {
 				webhook(t, s, "a", "x")
 				encrypted(t, s, "one", 1)
 				closed(t, s)
-				source := opened(t, from, sqlstore.Config{Snapshot: true, Sealed: true})
+				source := opened(t, from, sqlstore.Config{Sealed: true})
 				copied := opened(t, at, sqlstore.Config{Sealed: true})
 				if _, err := sqlstore.Copy(t.Context(), source, copied); err != nil {
 					t.Fatal(err)
@@ -383,11 +383,6 @@ func TestT_42_StoredSecretsUnderAConfiguredKey(t *testing.T) {
 func TestSQLite_T_48_FilesAreForTheirUser(t *testing.T) {
 	defer syscallUmask(t, 0)()
 	dir := t.TempDir()
-	tmp := filepath.Join(dir, "tmp")
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("TMPDIR", tmp)
 	private := func(root string, least int) {
 		t.Helper()
 		n := 0
@@ -414,13 +409,12 @@ func TestSQLite_T_48_FilesAreForTheirUser(t *testing.T) {
 	create(t, s, "a")
 	private(filepath.Join(dir, "new"), 5) // the folders, the file, its log, its lock
 	closed(t, s)
-	from := opened(t, "sqlite:"+one, sqlstore.Config{Snapshot: true, Sealed: true})
+	from := opened(t, "sqlite:"+one, sqlstore.Config{Sealed: true})
 	to := opened(t, "sqlite:"+two, sqlstore.Config{Sealed: true})
 	if _, err := sqlstore.Copy(t.Context(), from, to); err != nil {
 		t.Fatal(err)
 	}
 	private(filepath.Join(dir, "other"), 3)
-	private(tmp, 3) // the folder of the copy, and the copy
 	closed(t, from)
 	closed(t, to)
 	private(filepath.Join(dir, "other"), 2)

@@ -75,43 +75,6 @@ func (s *Store) Largest(ctx context.Context, t testing.TB) (n int) {
 	return n
 }
 
-// Inline stores the events and the snapshot of a run as earlier versions did, with their blobs in them.
-func (s *Store) Inline(ctx context.Context, t testing.TB, root string) {
-	t.Helper()
-	rows := map[int64][]byte{}
-	err := each(ctx, s.db.reader(), func() {}, func(r *sql.Rows) error {
-		var seq int64
-		var record []byte
-		err := r.Scan(&seq, &record)
-		rows[seq] = record
-		return err
-	}, `SELECT seq, body FROM event WHERE id = $1 UNION ALL SELECT 0, snap FROM task WHERE id = $1`, root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
-		for seq, record := range rows {
-			body, err := s.joined(ctx, s.db.reader(), root, seq, record)
-			if err != nil {
-				return err
-			}
-			if seq == 0 {
-				_, err = q.exec(ctx, `UPDATE task SET snap = $2 WHERE id = $1`, root, body)
-			} else {
-				_, err = q.exec(ctx, `UPDATE event SET body = $3 WHERE id = $1 AND seq = $2`, root, seq, body)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		_, err := q.exec(ctx, `DELETE FROM blob WHERE id = $1`, root)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Exec changes the database behind the store's back.
 func (s *Store) Exec(ctx context.Context, t testing.TB, text string) {
 	t.Helper()
@@ -121,32 +84,6 @@ func (s *Store) Exec(ctx context.Context, t testing.TB, text string) {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// Downgrade brings the schema back to that of an older version of the program.
-func (s *Store) Downgrade(ctx context.Context, t testing.TB, version int) {
-	t.Helper()
-	files, err := migrations.ReadDir("migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range slices.Backward(files) {
-		n, err := strconv.Atoi(f.Name()[:5])
-		if err != nil || n <= version {
-			continue
-		}
-		text, err := migrations.ReadFile("migrations/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, down, _ := strings.Cut(string(text), "-- +goose Down")
-		for _, statement := range strings.Split(down, ";\n") {
-			if strings.TrimSpace(statement) != "" {
-				s.Exec(ctx, t, statement)
-			}
-		}
-		s.Exec(ctx, t, "DELETE FROM goose_db_version WHERE version_id = "+strconv.Itoa(n))
 	}
 }
 

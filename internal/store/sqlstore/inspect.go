@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -96,38 +97,25 @@ func (i *inspector) sqlite(ctx context.Context, file string) {
 		return
 	}
 	i.folder(filepath.Dir(file))
-	v, err := OpenView(ctx, i.URL)
+	if !exists(file) {
+		i.add(OK, "store", "", "%s does not exist; a server will make the store", file)
+		return
+	}
+	db, err := openRead(ctx, file)
 	switch {
-	case errors.Is(err, ErrNoStore):
-		i.add(OK, "store", "", "%s does not exist or is empty; a server will make the store", file)
+	case errors.Is(err, errNoStore):
+		i.add(OK, "store", "", "%s is empty; a server will make the store", file)
 		return
 	case err != nil:
-		do := "" // the error says it
-		if isDamage(err) {
-			do = "see docs/durability.md"
-		}
-		i.add(Failed, "store", do, "%s", err)
+		i.add(Failed, "store", "", "%s", err) // the error says what to do
 		return
 	}
-	defer v.Close() //nolint:errcheck // only read
-	if !v.InUse {
-		if is, err := isBackup(ctx, v.File); err == nil && is {
-			i.add(Failed, "store", fmt.Sprintf(restoreBackup, file), servedBackup, file)
-			return
-		}
+	defer db.Close() //nolint:errcheck // only read
+	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 && permissions {
+		i.add(Warning, "store permissions", makePrivate(file), "%s has mode %#o: other users of this machine can open it", file, info.Mode().Perm())
 	}
-	i.files(v.File)
-	use := "no server uses it"
-	if v.InUse {
-		use = "a server uses it"
-	}
-	i.add(OK, "store", "", "%s can be read; %s", file, use)
-	if exists(file + "-wal" + setAside) {
-		i.add(Failed, "store damage", "check the disk, restore a backup, or move the copy away to accept the loss; see docs/durability.md",
-			"a server has found a damaged log and has copied it to %s, so the store accepts no writes", file+"-wal"+setAside)
-	}
-	i.structure(ctx, v)
-	i.content(ctx, v)
+	i.add(OK, "store", "", "%s can be read", file)
+	i.content(ctx, db, func() (time.Time, error) { return i.Clock(), nil })
 }
 
 // folder checks the folder of a SQLite store and its disk.
@@ -166,42 +154,20 @@ func (i *inspector) folder(folder string) {
 	}
 }
 
-// files checks who can read the files of a SQLite store.
-func (i *inspector) files(file string) {
-	for _, suffix := range snapshotSuffixes {
-		info, err := os.Stat(file + suffix)
-		if err == nil && info.Mode().Perm()&0o077 != 0 && permissions {
-			i.add(Warning, "store permissions", makePrivate(file), "%s has mode %#o: other users of this machine can open it", file+suffix, info.Mode().Perm())
-			return
-		}
+// content checks the schema and the keys of a store. now returns the time of the store.
+func (i *inspector) content(ctx context.Context, db *sql.DB, now func() (time.Time, error)) {
+	known, err := knownSchema()
+	var have int64
+	if err == nil {
+		err = db.QueryRowContext(ctx, `SELECT max(version_id) FROM goose_db_version`).Scan(&have)
 	}
-	i.add(OK, "store permissions", "", "only the owner can open the store")
-}
-
-// structure reads the structure of a SQLite file, as far as there is time.
-func (i *inspector) structure(ctx context.Context, v *View) {
-	limit, cancel := context.WithTimeout(ctx, checkWait)
-	defer cancel()
-	switch err := checkPages(limit, v.db, v.File); {
-	case limit.Err() != nil:
-		i.add(OK, "store damage", "", "the file is too large to read its structure now; servers do so when they start")
-	case err != nil:
-		i.add(Failed, "store damage", "see docs/durability.md", "%s", err)
-	default:
-		i.add(OK, "store damage", "", "the structure of the file is sound")
-	}
-}
-
-// content checks the schema and the keys of a store.
-func (i *inspector) content(ctx context.Context, v *View) {
-	have, known, err := v.Schema(ctx)
 	switch {
 	case err != nil:
 		i.add(Failed, "store schema", "check the database", "the version of the schema cannot be read: %s", scrub(err))
 		return
 	case have < known:
 		i.add(Warning, "store schema", "make a backup, and read the changelog about earlier versions that share the store", "the schema is %d; the next start of this version updates it to %d", have, known)
-	case have > known && checkNewer(ctx, v.db, have, known) != nil:
+	case have > known && checkNewer(ctx, db, have, known) != nil:
 		i.add(Failed, "store schema", "use the newer version of team-server", "the schema is %d, and this version knows %d", have, known)
 		return
 	case have > known:
@@ -209,20 +175,18 @@ func (i *inspector) content(ctx context.Context, v *View) {
 	default:
 		i.add(OK, "store schema", "", "the schema is %d, as in this version", have)
 	}
-	if have >= keySchema {
-		i.encryption(ctx, v)
-	}
+	i.encryption(ctx, db, now)
 }
 
 // encryption checks the keys of the configuration against those of the store and of other servers.
-func (i *inspector) encryption(ctx context.Context, v *View) {
-	s := v.store(pgQuerier{v.db})
+func (i *inspector) encryption(ctx context.Context, db *sql.DB, now func() (time.Time, error)) {
+	s := &Store{db: readDB{pgQuerier{db}}}
 	s.clock.fixed = i.Clock
-	if now, err := v.Now(ctx); err == nil {
-		s.clock.fixed = func() time.Time { return now }
+	if at, err := now(); err == nil {
+		s.clock.fixed = func() time.Time { return at }
 	}
 	stored, err := s.secret(ctx, pushKey)
-	if errors.Is(err, errView) {
+	if errors.Is(err, errReadOnly) {
 		return // no server has been started with the store
 	}
 	if err == nil {
@@ -253,6 +217,26 @@ func (i *inspector) encryption(ctx context.Context, v *View) {
 		i.add(OK, "encryption keys", "", "the keys fit the store")
 	}
 }
+
+// readDB is a database that is only read.
+type readDB struct{ q querier }
+
+var errReadOnly = errors.New("the store was opened to be read only")
+
+func (d readDB) single() bool                           { return false }
+func (d readDB) reader() querier                        { return d.q }
+func (d readDB) add(source) error                       { return errReadOnly }
+func (d readDB) now(context.Context) (time.Time, error) { return time.Now(), nil }
+func (d readDB) lock() string                           { return "" }
+func (d readDB) skip() string                           { return "" }
+func (d readDB) binary() string                         { return "" }
+func (d readDB) tell(_, _ string)                       {}
+func (d readDB) state() *health                         { return newHealth() }
+func (d readDB) close() error                           { return nil }
+func (d readDB) statement(context.Context, func(context.Context, querier) error) error {
+	return errReadOnly
+}
+func (d readDB) do(context.Context, func(context.Context, querier) error) error { return errReadOnly }
 
 // postgres checks a database.
 func (i *inspector) postgres(ctx context.Context) {
@@ -288,14 +272,17 @@ func (i *inspector) postgres(ctx context.Context) {
 			i.add(Failed, check.name, "check the database and what is between it and the server", "%s", scrub(err))
 		}
 	}
-	v := &View{db: stdlib.OpenDBFromPool(pool)}
-	defer v.Close() //nolint:errcheck // only read
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close() //nolint:errcheck // only read
 	var ours bool
-	if err := v.db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&ours); err == nil && !ours {
+	if err := db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&ours); err == nil && !ours {
 		i.add(OK, "store schema", "", "the database is empty; a server will make the schema")
 		return
 	}
-	i.content(ctx, v)
+	i.content(ctx, db, func() (now time.Time, err error) {
+		err = db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now)
+		return now, err
+	})
 }
 
 // settings checks the settings of a database on which durability depends.

@@ -42,7 +42,6 @@ type journal struct {
 	mu      sync.Mutex
 	fold    *project.Fold // of the root; nil until loaded; guarded by mu, like all fields below
 	book    *cost.Book    // nil until loaded
-	hidden  bool          // see hides
 	lost    bool          // the recorded events cannot be read: only the end is accepted
 	listed  listing       // what the task row holds
 	seq     int64         // sequence number of the last event appended
@@ -198,7 +197,7 @@ func (j *journal) open(ctx context.Context) error {
 
 // opened sets the state of the journal from the recorded events. The caller must hold mu.
 func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
-	j.fold, j.listed, j.hidden, j.book = f, listingOf(f), hides(events), cost.NewBook(a2a.AccountOf(j.owner))
+	j.fold, j.listed, j.book = f, listingOf(f), cost.NewBook(a2a.AccountOf(j.owner))
 	for _, ev := range events {
 		j.asking.Apply(ev)
 		j.book.Apply(ev)
@@ -279,7 +278,7 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 			return j.fail(err)
 		}
 		if j.fold != nil {
-			show(j.fold, ev, j.hidden)
+			j.fold.Apply(ev)
 			e.costs = j.book.Apply(ev)
 		}
 		_, closed := j.asking.Apply(ev)

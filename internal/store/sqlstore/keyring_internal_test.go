@@ -2,10 +2,8 @@ package sqlstore
 
 import (
 	"bytes"
-	"database/sql"
 	"encoding/base64"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -80,26 +78,4 @@ func FuzzP17_Sealed(f *testing.F) {
 			t.Errorf("opened as %q", plain)
 		}
 	})
-}
-
-// TestEncryption_RefusesOldPrograms: programs that do not know of configured keys cannot open a store that is
-// encrypted under one, and can open others.
-func TestEncryption_RefusesOldPrograms(t *testing.T) {
-	for _, keys := range [][]secret.Key{nil, {{ID: "one", Value: secret.New(strings.Repeat("0f", 32))}}} {
-		s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "team.db"), Config{Keys: keys})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d, ok := s.db.(*sqliteDB)
-		if !ok {
-			t.Fatal("not a SQLite store")
-		}
-		err = checkNewer(t.Context(), d.reads.on.(*sql.DB), 23, keySchema-1)
-		if want := keys != nil; errors.Is(err, errNewer) != want {
-			t.Errorf("%d keys: an old program gets %v", len(keys), err)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	}
 }

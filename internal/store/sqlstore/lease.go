@@ -440,7 +440,7 @@ func (s *Store) orphan(ctx context.Context) error {
 		_, err = q.exec(ctx, `DELETE FROM replica`)
 		return err
 	})
-	if err == nil && runs > 0 && !s.cfg.Sealed && !s.cfg.Snapshot {
+	if err == nil && runs > 0 && !s.cfg.Sealed {
 		s.cfg.Log.Info("took over runs of an earlier process, which ended without handing them over", zap.Int64("runs", runs))
 	}
 	return err

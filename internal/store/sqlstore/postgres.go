@@ -95,7 +95,7 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, d.db, goose.DialectPostgres, false, goose.WithSessionLocker(locker)); err != nil {
+	if err := migrate(ctx, d.db, goose.DialectPostgres, goose.WithSessionLocker(locker)); err != nil {
 		return nil, scrub(err)
 	}
 	var sctx context.Context

@@ -154,9 +154,5 @@ func (s *Store) questionOf(ctx context.Context, r *questionRow) (a2a.RoleQuestio
 	if q.Asked, err = decodeEvent(r.id, r.seq, r.scope, r.sum, body); err != nil {
 		return q, err
 	}
-	hidden, err := s.isHidden(ctx, r.id)
-	if hidden {
-		q.Asked = bare(q.Asked)
-	}
-	return q, err
+	return q, nil
 }

@@ -30,24 +30,7 @@ func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	hidden, err := s.isHidden(ctx, root)
-	if err != nil {
-		return nil, err
-	}
-	var list []a2a.Record
-	for {
-		page, err := s.page(ctx, root, scope, after, limit-len(list))
-		switch {
-		case err != nil || !hidden:
-			return page, err
-		case len(page) == 0:
-			return list, nil
-		}
-		list, after = append(list, without(page)...), page[len(page)-1].Seq
-		if len(list) == limit {
-			return list, nil
-		}
-	}
+	return s.page(ctx, root, scope, after, limit)
 }
 
 // page returns committed events of a root after a sequence number, of a scope and below.
@@ -137,12 +120,6 @@ func (s *Store) replay(ctx context.Context, q querier, root string) (*project.Fo
 	})
 	if err == nil && len(events) == 0 {
 		err = fmt.Errorf("journal of %s: it is empty: %w", root, a2a.ErrDataLoss)
-	}
-	if hides(events) {
-		f = project.New(root, "")
-		for _, ev := range events {
-			show(f, ev, true)
-		}
 	}
 	return f, events, err
 }
@@ -263,12 +240,8 @@ func (s *Store) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 func (s *Store) foldOf(ctx context.Context, root, scope string) (*project.Fold, int64, error) {
 	var f *project.Fold
 	var seq int64
-	hidden, err := s.isHidden(ctx, root)
-	if err != nil {
-		return nil, 0, err
-	}
-	err = s.journalOf(ctx, s.db.reader(), root, s.shown(root), func() { f, seq = project.New(root, scope), 0 }, func(rec a2a.Record) {
-		show(f, rec.Event, hidden)
+	err := s.journalOf(ctx, s.db.reader(), root, s.shown(root), func() { f, seq = project.New(root, scope), 0 }, func(rec a2a.Record) {
+		f.Apply(rec.Event)
 		seq = rec.Seq
 	})
 	return f, seq, err

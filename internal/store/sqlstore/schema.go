@@ -20,13 +20,6 @@ var migrations embed.FS
 // errNewer means that the database was written by a later version of the program.
 var errNewer = errors.New("the store was written by a newer version")
 
-// errOlder means that the schema must be updated, but the store must not be written. errNoSchema
-// means that not even the schema can be read.
-var (
-	errOlder    = errors.New("what can be read has an older schema, and a damaged store is not written")
-	errNoSchema = errors.New("the schema is in the damaged part, so nothing of the store can be read")
-)
-
 // beginSchema records in an empty SQLite file that no migration has run. goose would do
 // so too, but would retry after a disk error.
 func beginSchema(ctx context.Context, db *sql.DB) error {
@@ -116,8 +109,8 @@ func checkOldest(have, want int64, oldest []byte) error {
 }
 
 // migrate updates the schema to the version of this program. It rejects a newer schema unless the
-// store says that this program may use it, and an older one if the store accepts no writes.
-func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, readOnly bool, opts ...goose.ProviderOption) error {
+// store says that this program may use it.
+func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, opts ...goose.ProviderOption) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err
@@ -132,10 +125,6 @@ func migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, readOnly bo
 		return fmt.Errorf("read the schema's version: %w", err)
 	case have > want:
 		return checkNewer(ctx, db, have, want)
-	case readOnly && have < want:
-		return fmt.Errorf("%w: it is %d, and this version needs %d", errOlder, have, want)
-	case readOnly:
-		return nil
 	}
 	if have < want {
 		err = announceOldest(ctx, db, p, files)

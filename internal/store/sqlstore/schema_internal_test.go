@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,42 +18,6 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// A store whose schema is in a damaged part of the log does not start, and says why and
-// what to do.
-func TestSQLite_P15_ASchemaInADamagedLog(t *testing.T) {
-	db, log := crashed(t, 2)
-	ends := commitsOf(log)
-	for name, c := range map[string]struct {
-		from int // of the damage
-		want []string
-	}{
-		"the first transaction": {logHeader + frameHeader + 100, []string{"nothing of the store can be read", "empty store"}},
-		"a later one":           {ends[3] + frameHeader + 100, []string{"older schema", "migrate --from sqlite:", "--to sqlite:NEW"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bad := bytes.Clone(log)
-			copy(bad[c.from:], bytes.Repeat([]byte{0xa5}, 512))
-			dir := written(t, map[string][]byte{"": db, "-wal": bad})
-			file := filepath.Join(dir, "team.db")
-			for range 2 {
-				s, err := Open(t.Context(), "sqlite:"+file, Config{})
-				if err == nil {
-					t.Fatal("it starts", s.Close())
-				}
-				for _, want := range append(c.want, file+" was damaged at byte ", "The log as it was is "+file+"-wal.damaged.", "Restore a backup") {
-					if !strings.Contains(err.Error(), want) {
-						t.Errorf("Open = %v, want %q", err, want)
-					}
-				}
-				kept, err := os.ReadFile(file + "-wal.damaged")
-				if err != nil || !bytes.Equal(kept, bad) {
-					t.Errorf("the log that was kept is another one: %v", err)
-				}
-			}
-		})
-	}
-}
 
 // TestP19_MigrationsNameTheOldestProgram: each migration names a schema version that exists, up to
 // its own, and none before that of the previous migration.
@@ -185,29 +148,27 @@ func TestP19_ANewerSchema(t *testing.T) {
 					t.Errorf("%s: Open = %v", why, err)
 				}
 			}
-			for _, oldest := range []int64{known - 1, known} {
-				at = url()
-				newer(oldest)
-				s, err := open()
-				if err != nil {
-					t.Fatal(err)
-				}
-				n := a2a.New{Owner: "acme/ann", MessageID: "m", Accepted: &teamv1.Accepted{TaskId: "one", Agent: "a", Owner: "acme/ann", Message: agent.UserMessage("m", "do it")}}
-				if _, _, err := s.Create(t.Context(), n); err != nil {
-					t.Errorf("a store of schema 9999 for programs of %d and later: %v", oldest, err)
-				}
-				other, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "other.db"), Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, pair := range [][2]*Store{{s, other}, {other, s}} {
-					if _, err := Copy(t.Context(), pair[0], pair[1]); !errors.Is(err, errNewer) {
-						t.Errorf("Copy = %v", err)
-					}
-				}
-				closed(other)
-				closed(s)
+			at = url()
+			newer(known)
+			s, err := open()
+			if err != nil {
+				t.Fatal(err)
 			}
+			n := a2a.New{Owner: "acme/ann", MessageID: "m", Accepted: &teamv1.Accepted{TaskId: "one", Agent: "a", Owner: "acme/ann", Message: agent.UserMessage("m", "do it")}}
+			if _, _, err := s.Create(t.Context(), n); err != nil {
+				t.Errorf("a store of schema 9999 for programs of %d and later: %v", known, err)
+			}
+			other, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "other.db"), Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pair := range [][2]*Store{{s, other}, {other, s}} {
+				if _, err := Copy(t.Context(), pair[0], pair[1]); !errors.Is(err, errNewer) {
+					t.Errorf("Copy = %v", err)
+				}
+			}
+			closed(other)
+			closed(s)
 		})
 	}
 }
@@ -238,12 +199,6 @@ func TestP19_TheOldestProgramIsStored(t *testing.T) {
 				return s
 			}
 			s := open(oldest)
-			s.Exec(t.Context(), t, `DELETE FROM setting WHERE name = 'oldest_schema'`) // as a store of an earlier version
-			s.Downgrade(t.Context(), t, 8)
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			s = open(oldest)
 			err := s.db.do(t.Context(), func(ctx context.Context, q querier) error {
 				_, err := q.exec(ctx, raiseOldest, oldestSetting, oldestValue(9999))
 				return err
@@ -251,7 +206,6 @@ func TestP19_TheOldestProgramIsStored(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Downgrade(t.Context(), t, 8)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -28,8 +28,7 @@ import (
 // sqliteDB is a database in a file of which this process has exclusive use. One connection writes;
 // readers have connections of their own and see what is committed.
 type sqliteDB struct {
-	temp      string      // folder of the copy that is open instead of the file; empty without one
-	opened    []namedFile // the file and its log, unless a copy is open
+	opened    []namedFile // the file and its log
 	locks     *sql.DB     // the lock file beside the database
 	locked    *sql.Conn   // holds the lock of the process
 	writePool *sql.DB     // a single connection
@@ -63,17 +62,13 @@ func checkName(file string) error {
 const pragmas = "_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)" +
 	"&_pragma=wal_autocheckpoint(0)&_pragma=foreign_keys(1)&_pragma=secure_delete(1)&_pragma=temp_store(MEMORY)&_pragma=cache_size(-16000)"
 
-// openSQLite opens a file, or a private copy of it if snapshot is true. It refuses a backup that it would change, unless
-// ours says that the file is a copy of one.
-func openSQLite(ctx context.Context, file string, snapshot, ours bool, measure *metrics.Store, log *zap.Logger) (_ *sqliteDB, err error) {
+// openSQLite opens a file.
+func openSQLite(ctx context.Context, file string, measure *metrics.Store, log *zap.Logger) (_ *sqliteDB, err error) {
 	if err := checkName(file); err != nil {
 		return nil, err
 	}
 	if name, err := filepath.EvalSymlinks(file); err == nil {
 		file = name // the lock file is beside the file itself, whatever the name it is opened by
-	}
-	if snapshot && !exists(file) {
-		return nil, fmt.Errorf("there is no file %s", file)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the store: %w", err)
@@ -88,36 +83,16 @@ func openSQLite(ctx context.Context, file string, snapshot, ours bool, measure *
 	if err := d.take(ctx, file); err != nil {
 		return nil, err
 	}
-	if !snapshot && !ours {
-		if is, err := isBackup(ctx, file); err != nil {
-			return nil, err
-		} else if is {
-			return nil, fmt.Errorf(servedBackup+"; "+restoreBackup, file, file)
-		}
-	}
-	opened := file
-	if snapshot {
-		if opened, err = d.snapshot(ctx, file); err != nil {
-			return nil, err
-		}
-	}
-	lost, err := checkFile(opened)
-	if err != nil {
+	if err := checkLog(file); err != nil {
 		return nil, fmt.Errorf("%s cannot be used: %w", file, err)
 	}
-	if lost != nil && snapshot {
-		lost.ofSource(file)
-	}
-	if err = d.connect(ctx, file, opened, "", lost); noRoom(err) {
+	if err = d.connect(ctx, file, ""); noRoom(err) {
 		if err := d.disconnect(); err != nil {
 			return nil, err
 		}
 		// With this VFS the connections need no shared memory, for which there is no room.
 		// Other processes cannot open the file until the next start.
-		err = d.connect(ctx, file, opened, "&vfs=unix-excl", lost)
-	}
-	if err != nil && lost != nil {
-		err = lost.unopened(file, err)
+		err = d.connect(ctx, file, "&vfs=unix-excl")
 	}
 	if err != nil {
 		return nil, explainSQLite(file, err)
@@ -125,14 +100,8 @@ func openSQLite(ctx context.Context, file string, snapshot, ours bool, measure *
 	var sctx context.Context
 	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	d.writer = writer{ctx: sctx, write: d.write, metrics: measure}
-	if lost != nil {
-		d.health.freeze(lost.err(ctx, d.reads))
-	} else {
-		d.check(sctx, file, !snapshot, log)
-	}
-	if !snapshot {
-		d.opened = namedFiles(file, file+"-wal")
-	}
+	d.check(sctx, file, log)
+	d.opened = namedFiles(file, file+"-wal")
 	return d, nil
 }
 
@@ -197,29 +166,11 @@ func makePrivate(file string) string {
 	return strings.Join(names, " ")
 }
 
-// checkFile checks for damage before SQLite opens a file. It may correct the log and
-// copy it aside.
-func checkFile(file string) (*damagedLog, error) {
-	header, err := readAt(file, 0, headerSize+8)
-	if err != nil {
-		return nil, err
-	}
-	lost, page1, err := checkLog(file, pageSizeOf(header))
-	if err == nil && page1 > 0 { // newer than the page in the file
-		header, err = readAt(file+"-wal", page1, headerSize+8)
-	}
-	if err == nil {
-		err = checkHeader(header)
-	}
-	return lost, err
-}
-
-// connect opens the connections, updates the schema unless the file has lost something
-// and must stay as it is, and syncs the folder so that the names of the files are
-// durable. opened is the file, or the copy that is opened in its place.
-func (d *sqliteDB) connect(ctx context.Context, file, opened, options string, lost *damagedLog) error {
+// connect opens the connections, updates the schema, and syncs the folder so that the names of the files are
+// durable.
+func (d *sqliteDB) connect(ctx context.Context, file, options string) error {
 	// With mode=rw, a later connection does not make a new file if this one was deleted meanwhile.
-	name := "file:" + (&url.URL{Path: opened}).EscapedPath() + "?mode=rw&" + pragmas + options
+	name := "file:" + (&url.URL{Path: file}).EscapedPath() + "?mode=rw&" + pragmas + options
 	w, err := sql.Open("sqlite", name)
 	if err != nil {
 		return err
@@ -230,15 +181,12 @@ func (d *sqliteDB) connect(ctx context.Context, file, opened, options string, lo
 	if err != nil {
 		return err
 	}
-	switch {
-	case tables == 0 && lost != nil:
-		return errNoSchema
-	case tables == 0:
+	if tables == 0 {
 		if err := beginSchema(ctx, w); err != nil {
 			return err
 		}
 	}
-	if err := migrate(ctx, w, goose.DialectSQLite3, lost != nil && opened == file); err != nil {
+	if err := migrate(ctx, w, goose.DialectSQLite3); err != nil {
 		return err
 	}
 	conn, err := w.Conn(ctx)
@@ -253,7 +201,7 @@ func (d *sqliteDB) connect(ctx context.Context, file, opened, options string, lo
 	r.SetMaxOpenConns(8 + 1) // one is for the check
 	r.SetMaxIdleConns(8)
 	d.reads = &statements{on: r}
-	if err := syncFolder(opened); errors.Is(err, syscall.EIO) {
+	if err := syncFolder(file); errors.Is(err, syscall.EIO) {
 		return fmt.Errorf("sync the folder of %s: %w", file, err)
 	}
 	return nil
@@ -274,26 +222,18 @@ func (d *sqliteDB) disconnect() error {
 	return errors.Join(errs...)
 }
 
-// check reads the structure of the whole file, and then, if indexes is set, compares its
-// indexes with its tables. It waits for the first part alone, and not for long: the file
-// is served while the check continues.
-func (d *sqliteDB) check(ctx context.Context, file string, indexes bool, log *zap.Logger) {
+// check reads the structure of the whole file. It does not wait for long: the file is served while the check
+// continues.
+func (d *sqliteDB) check(ctx context.Context, file string, log *zap.Logger) {
 	done := make(chan struct{})
 	pool, _ := d.reads.on.(*sql.DB)
-	judge := func(err error) (sound bool) {
-		switch {
+	d.checks.Go(func() {
+		defer close(done)
+		switch err := checkPages(ctx, pool, file); {
 		case errors.Is(err, a2a.ErrStorage):
 			d.health.freeze(err)
 		case err != nil && ctx.Err() == nil:
 			log.Warn("whether the store is damaged is not known", zap.String("file", file), zap.Error(err))
-		}
-		return err == nil
-	}
-	d.checks.Go(func() {
-		sound := judge(checkPages(ctx, pool, file))
-		close(done)
-		if sound && indexes {
-			judge(checkIndexes(ctx, pool, file))
 		}
 	})
 	wait := time.NewTimer(checkWait)
@@ -499,7 +439,7 @@ func (d *sqliteDB) close() error {
 	return d.closeAll()
 }
 
-// closeAll closes everything that is open, and removes the copy of the file.
+// closeAll closes everything that is open.
 func (d *sqliteDB) closeAll() error {
 	errs := []error{d.disconnect()}
 	if d.locked != nil {
@@ -507,9 +447,6 @@ func (d *sqliteDB) closeAll() error {
 	}
 	if d.locks != nil {
 		errs = append(errs, d.locks.Close())
-	}
-	if d.temp != "" {
-		errs = append(errs, os.RemoveAll(d.temp))
 	}
 	return errors.Join(errs...)
 }

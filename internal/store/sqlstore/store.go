@@ -48,9 +48,6 @@ type Config struct {
 	Keep store.Keep
 	// Deduplicate is how long a message id is remembered; 0 means store.RequestWindow.
 	Deduplicate time.Duration
-	// Snapshot opens a private copy of a SQLite file, which Close removes: nothing of the
-	// file itself is changed, not its log and not its schema. It has no effect on PostgreSQL.
-	Snapshot bool
 	// Listen is the URL for PostgreSQL's LISTEN; the zero value means that of the store. It is needed if the
 	// store's URL leads to a connection pooler that does not support LISTEN.
 	Listen secret.Secret
@@ -63,8 +60,6 @@ type Config struct {
 	Metrics *metrics.Store
 	// Log receives details that callers must not see; nil means no log.
 	Log *zap.Logger
-
-	backup bool // the file is a copy of a backup, and may be changed
 }
 
 // Store is a store in a database. It implements store.Store and is safe for concurrent use.
@@ -88,7 +83,6 @@ type Store struct {
 	mu       sync.Mutex
 	journals map[string]*journal  // open claims of this process, by root; guarded by mu
 	replicas map[string]time.Time // last heartbeats of this process's replicas; guarded by mu
-	hiding   map[string]bool      // whether roots are hidden, a cache; guarded by mu
 	unsure   time.Time            // until then reclaim looks for lost claims; guarded by mu
 	lost     map[string]bool      // replicas whose lease has expired and that are logged; guarded by mu
 	// arrivals are the roots for which an input may have come since the current claim began. It is nil while no claim
@@ -133,12 +127,12 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, space: semaphore.NewWeighted(maxQueued),
-		journals: map[string]*journal{}, hiding: map[string]bool{}, replicas: map[string]time.Time{}, lost: map[string]bool{}, pushed: make(chan struct{}, 1),
+		journals: map[string]*journal{}, replicas: map[string]time.Time{}, lost: map[string]bool{}, pushed: make(chan struct{}, 1),
 	}
 	var err error
 	switch {
 	case strings.HasPrefix(url, "sqlite:"):
-		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Snapshot, cfg.backup, cfg.Metrics, cfg.Log)
+		s.db, err = openSQLite(ctx, strings.TrimPrefix(url, "sqlite:"), cfg.Metrics, cfg.Log)
 	case strings.HasPrefix(url, "postgres://"), strings.HasPrefix(url, "postgresql://"):
 		s.db, err = openPostgres(ctx, url, cfg, s.heard)
 	default:

@@ -29,7 +29,9 @@ func rights(t *testing.T, open Open) {
 	want := func(owner string, list ...auth.Right) {
 		t.Helper()
 		got, err := r.Rights(t.Context(), owner)
-		slices.SortFunc(got, func(a, b auth.Right) int { return cmp.Or(cmp.Compare(a.Source.Key, b.Source.Key), cmp.Compare(a.Source.Issuer, b.Source.Issuer)) })
+		slices.SortFunc(got, func(a, b auth.Right) int {
+			return cmp.Or(cmp.Compare(a.Source.Key, b.Source.Key), cmp.Compare(a.Source.Issuer, b.Source.Issuer))
+		})
 		if err != nil || !slices.EqualFunc(got, list, func(a, b auth.Right) bool {
 			return a.Owner == b.Owner && a.Source == b.Source && a.Until.Equal(b.Until)
 		}) {

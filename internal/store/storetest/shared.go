@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func sharesAtOnce(t *testing.T, s store.Store) {
 	}
 	for i := range 20 {
 		wg.Go(func() {
-			_, _, err := s.ChangeShare(t.Context(), of(string(rune('a'+i))), func(_, others account.Part) account.Part {
+			_, _, err := s.ChangeShare(t.Context(), of(strconv.Itoa(i)), func(_, others account.Part) account.Part {
 				if others.Held.Tokens > 90 {
 					return account.Part{}
 				}
