@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 )
 
 // The maximum number of events in one read: of a new feed, and of a feed with readers.
@@ -32,14 +36,16 @@ type feed struct {
 	stop  func()          // stops wake
 	store chan struct{}   // a semaphore for reading the store
 
-	readers int         // guarded by Feeds.mu
-	behind  atomic.Bool // another feed of the line is ahead of this one
+	hold    *inflight.Hold // what it keeps in memory
+	readers int            // guarded by Feeds.mu
+	behind  atomic.Bool    // another feed of the line is ahead of this one
 
 	mu      sync.Mutex
 	told    teller        // guarded by mu
 	ring    ring          // guarded by mu
 	more    bool          // the journal may hold further events; guarded by mu
 	awaited bool          // a reader reads the store on behalf of all; guarded by mu
+	state   int           // bytes of the events that were folded; guarded by mu
 	changed chan struct{} // closed when a read ends; nil if nobody waits; guarded by mu
 	task    *Update       // the current task; nil until it is needed; guarded by mu
 }
@@ -63,6 +69,7 @@ func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 		more = len(page) == loadPage
 		for _, ev := range page {
 			if ev.GetSeq() <= upTo {
+				f.state += proto.Size(ev)
 				f.told.skip(ev)
 				f.ring.base = ev.GetSeq()
 				continue
@@ -81,12 +88,28 @@ func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 // without one. To make room it drops only entries up to seen, which all waiting readers have seen.
 // The caller must hold mu.
 func (f *feed) add(ev *teamv1.Event, seen int64) int {
+	f.state += proto.Size(ev)
 	e := f.told.take(ev)
 	if e == nil {
 		return 0
 	}
 	f.ring.add(e, f.of.share(), seen)
 	return e.size
+}
+
+// kept returns about how many bytes the feed keeps. The caller must hold mu, or be the only user.
+func (f *feed) kept() int64 { return int64(inflight.OfFeed*f.state + f.ring.size) }
+
+// reserve begins to count what the feed keeps. If granted is not set, the error is INSUFFICIENT_RESOURCES if its
+// account has no memory left.
+func (f *feed) reserve(granted bool) (err error) {
+	account, _, _ := strings.Cut(f.Owner, "/")
+	if granted {
+		f.hold = f.of.c.Memory.Take(inflight.Feed, account, 0)
+		return nil
+	}
+	f.hold, err = f.of.c.Memory.Reserve(inflight.Feed, account, 0)
+	return err
 }
 
 // place is the position of a reader.
@@ -243,6 +266,7 @@ func (f *feed) read(ctx context.Context) error {
 	f.more = n < len(page)
 	if n > 0 {
 		f.task = nil
+		f.hold.Set(f.kept())
 	}
 	return nil
 }

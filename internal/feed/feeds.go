@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 )
 
 // Source is the part of a store that feeds read. Its errors are returned to readers unchanged. It
@@ -29,6 +30,8 @@ type Source interface {
 // Config configures Feeds. All fields are required.
 type Config struct {
 	Source Source
+	// Memory is the budget of what feeds keep; nil means no limit.
+	Memory *inflight.Budget
 	// Poll is how often a journal is read without a signal, in case that one was lost.
 	Poll time.Duration
 	// Closes reports whether a stream ends when the task enters a state that is not final, such as
@@ -158,6 +161,7 @@ func (s *Feeds) add(l *line, f *feed) {
 func (s *Feeds) drop(l *line, f *feed) {
 	if s.left(l, f) {
 		f.stop()
+		f.hold.Release()
 	}
 }
 

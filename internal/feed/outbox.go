@@ -47,6 +47,7 @@ type Outbox struct {
 // whole task. The error is ErrNotVisible if callers do not see the run as a task, or the store's.
 func (s *Feeds) Outbox(ctx context.Context, k Key, seen int64, part int) (*Outbox, error) {
 	o := &Outbox{r: s.Reader(k, nil, 0), task: agent.ChildTask(k.Root, k.Scope), told: seen, part: part}
+	o.r.granted = true
 	if err := o.begin(ctx); err != nil {
 		o.r.Close()
 		return nil, err

@@ -21,13 +21,14 @@ type Reader struct {
 	history *int32
 	first   *Update // sent first: the task itself; nil for none
 	knows   bool    // the reader has received the task
+	granted bool    // memory for a feed is counted, and not refused
 }
 
 // Reader returns a reader for a key. history is the number of history messages of the task; nil
 // means all that are shown. The stream of a task that waits for input ends only after inbound, the
 // inbox row of the caller's own input, is recorded; 0 without one.
 func (s *Feeds) Reader(k Key, history *int32, inbound int64) *Reader {
-	return &Reader{place: place{inbound: inbound}, of: s, line: s.join(k), history: history}
+	return &Reader{place: place{inbound: inbound}, of: s, line: s.join(k), history: history, granted: inbound != 0}
 }
 
 // View is what a feed knows of its task.
@@ -142,11 +143,19 @@ func (r *Reader) Follow(ctx context.Context) error {
 // ones, too.
 func (r *Reader) take(ctx context.Context, upTo int64, rest bool) error {
 	f := r.of.newFeed(r.line.Key)
-	if upTo > 0 {
-		if err := f.load(ctx, upTo, rest); err != nil {
-			f.stop()
-			return err
-		}
+	err := f.reserve(r.granted)
+	if err == nil && upTo > 0 {
+		err = f.load(ctx, upTo, rest)
+	}
+	if err == nil && !r.granted {
+		err = f.hold.More(f.kept())
+	} else {
+		f.hold.Set(f.kept())
+	}
+	if err != nil {
+		f.stop()
+		f.hold.Release()
+		return err
 	}
 	r.feed = f
 	r.of.add(r.line, f)

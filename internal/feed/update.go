@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 )
 
 // Update is one update for the readers of a task.
@@ -33,10 +34,13 @@ const (
 )
 
 // encodings holds the encoded forms of one update, each of which is made when it is first needed.
-type encodings [forms]struct {
-	once sync.Once
-	data []byte
-	err  error
+type encodings struct {
+	forms [forms]struct {
+		once sync.Once
+		data []byte
+		err  error
+	}
+	sending inflight.Shared
 }
 
 // newUpdate returns an update that is encoded once for all its readers.
@@ -50,7 +54,15 @@ func (u Update) Encoded(form Form, encode func(proto.Message) ([]byte, error)) (
 	if u.encoded == nil {
 		return encode(u.Response)
 	}
-	e := &u.encoded[form]
+	e := &u.encoded.forms[form]
 	e.once.Do(func() { e.data, e.err = encode(u.Response) })
 	return e.data, e.err
+}
+
+// Sending is what is held while readers send the encoded update, nil if they do not share it.
+func (u Update) Sending() *inflight.Shared {
+	if u.encoded == nil {
+		return nil
+	}
+	return &u.encoded.sending
 }

@@ -132,6 +132,11 @@ func measure(t *testing.T) map[string]*dto.MetricFamily {
 	}, func(err error) { t.Error(err) })
 	ok(err)
 	defer unobserve()
+	unobserve, err = metrics.ObserveMemory(m, func() (held, refused map[string]int64) {
+		return map[string]int64{"run": 7}, map[string]int64{"run": 1}
+	})
+	ok(err)
+	defer unobserve()
 	return read(t, s.Addr())
 }
 

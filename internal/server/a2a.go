@@ -31,7 +31,7 @@ func (s *Server) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest)
 // SendStreamingMessage sends a message to an agent and streams the updates of its task.
 func (s *Server) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
 	return s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return s.sendStreaming(ctx, req, begin, sendEncoded(inboundOf(ctx), send))
+		return s.sendStreaming(ctx, req, begin, sendEncoded(ctx, send))
 	})
 }
 
@@ -49,7 +49,7 @@ func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageReques
 // SubscribeToTask streams the updates of an existing task.
 func (s *Server) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
 	return s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return s.subscribe(ctx, req, begin, sendEncoded(inboundOf(ctx), send))
+		return s.subscribe(ctx, req, begin, sendEncoded(ctx, send))
 	})
 }
 

@@ -28,10 +28,12 @@ type body struct {
 
 func (*body) Close() error { return nil }
 
-// readAll returns the rest of a body. It does not copy a body that is in memory.
+// readAll returns the rest of a body. It does not copy a body that is in memory, and does not keep it there.
 func readAll(r io.Reader) ([]byte, error) {
 	if b, ok := r.(*body); ok {
-		return b.Next(b.Len()), nil
+		rest := b.Next(b.Len())
+		b.Buffer = &bytes.Buffer{}
+		return rest, nil
 	}
 	return io.ReadAll(r)
 }
@@ -102,6 +104,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	in := s.uploadOf(inboundOf(r.Context()))
 	defer in.done()
+	if err := in.held.receive(r.ContentLength); err != nil {
+		return nil, err
+	}
 	b, err := readAtRate(http.NewResponseController(w), r.Body, r.ContentLength, in)
 	if err != nil || !isYAML {
 		return b, err
@@ -114,7 +119,7 @@ const chunkSize = 32 << 10
 
 // readAtRate reads a body to its end. After the first 5 seconds it must arrive with at
 // least 1 KiB/s on average. size is the length that the caller has declared, -1 if unknown.
-// What is read is reserved in in before. The errors are INSUFFICIENT_RESOURCES,
+// What is read is reserved in in before; the memory for a declared length by the caller. The errors are INSUFFICIENT_RESOURCES,
 // TIMEOUT_EXCEEDED and INVALID_REQUEST.
 func readAtRate(control *http.ResponseController, from io.Reader, size int64, in *upload) ([]byte, error) {
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // some connections have no deadlines
@@ -129,6 +134,13 @@ func readAtRate(control *http.ResponseController, from io.Reader, size int64, in
 		}
 		if err := in.reserve(more); err != nil {
 			return nil, err
+		}
+		if size < 0 {
+			if err := in.held.receive(more); err != nil {
+				return nil, err
+			}
+		} else if all.Len() >= chunkSize { // the caller does send what it has declared
+			all.Grow(int(size) - all.Len() + bytes.MinRead)
 		}
 		_, err := io.CopyN(&all, from, more)
 		switch {

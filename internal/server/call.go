@@ -68,7 +68,11 @@ func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method strin
 	}
 	c.in.record.setNames(resp)
 	resp, _ = Reduce(resp, c.in.baseURL()).(Resp)
-	return resp, wire.Fits(resp)
+	n, err := wire.Fits(resp)
+	if err == nil {
+		err = c.in.held.respond(bounded, n, lasts)
+	}
+	return resp, err
 }
 
 // stream runs a streaming call: it calls open and sends the updates one after the other. It
@@ -89,6 +93,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 		return err
 	}
 	c.endCount()
+	c.in.held.opened()
 	s.config.Metrics.Streams(ctx, method, c.in.binding, 1)
 	defer s.config.Metrics.Streams(ctx, method, c.in.binding, -1)
 	begin()
@@ -101,7 +106,11 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 			c.in.record.setNames(u)
 			recorded = c.in.record.soFar().task != ""
 		}
-		if err := send(u); err != nil {
+		if err := c.in.held.sized(c.ctx, u); err != nil {
+			return err
+		}
+		err := send(u)
+		if c.in.held.sent(); err != nil {
 			return err
 		}
 	}

@@ -133,6 +133,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	in := s.newInbound(bindingGRPC, info.Header.Get)
 	in.record = s.newRecord()
 	if p, ok := peer.FromContext(ctx); ok {
+		in.peer = p.Addr
 		in.addr = callerAddr(in.settings.trustedProxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			in.tls = &t.State
@@ -143,6 +144,8 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	switch {
 	case err == nil:
 		in.caller = &caller
+		in.held = s.heldBy(in, stops[info.FullMethodName])
+		connOf(in.peer).calls(caller.Account)
 	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
 		s.logRefusal(in, err)
 		s.recordSignIn(in, err)
@@ -191,10 +194,20 @@ var stopMethods = func() map[string]bool {
 type codec struct{ encoding.CodecV2 }
 
 // frame holds the bytes of one encoded message.
-type frame struct{ data []byte }
+type frame struct {
+	data []byte
+	// sent is called when the transport needs the data no more; nil if nobody waits for that.
+	sent func()
+	conn *counted // the connection over which it is sent, with sent
+	// stall is how long the client may take to accept any of it, with sent.
+	stall time.Duration
+}
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if f, ok := v.(*frame); ok {
+		if f.sent != nil {
+			return newUnsent(f).buffers(), nil
+		}
 		return mem.BufferSlice{mem.SliceBuffer(f.data)}, nil
 	}
 	return c.CodecV2.Marshal(v)
@@ -239,17 +252,26 @@ func receive(ctx context.Context, next func(any) error, v any) error {
 	if !ok {
 		return fmt.Errorf("receiving %T", v)
 	}
-	f := &frame{}
-	in := inboundOf(ctx)
+	in, f := inboundOf(ctx), &frame{}
 	if s, ok := grpc.ServerTransportStreamFromContext(ctx).(ender); ok {
 		in.stream.Store(&s)
 	}
-	err := next(f)
+	err := in.held.await(ctx)
+	if err == nil {
+		err = next(f)
+	}
 	if in.received != nil {
 		in.received()
 	}
+	switch {
+	case err == nil:
+		err = in.held.received(len(f.data))
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
 	if err != nil {
-		return err
+		in.held.release()
+		return wire.Status(err).Err()
 	}
 	if err := wire.UnmarshalProto(f.data, m); err != nil {
 		return wire.Status(err).Err()
@@ -258,11 +280,32 @@ func receive(ctx context.Context, next func(any) error, v any) error {
 }
 
 func (s *Server) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	in := inboundOf(ctx)
+	defer in.held.release()
 	defer s.recovered(info.FullMethod, &err)
 	if err := grpc.SetHeader(ctx, headers(ctx)); err != nil {
 		return nil, left(ctx, err)
 	}
-	return next(ctx, req)
+	if resp, err = next(ctx, req); err != nil {
+		return nil, err
+	}
+	return s.framed(in, resp)
+}
+
+// framed returns an answer for which memory is held as a frame, which holds it until it has been sent.
+func (s *Server) framed(in *inbound, resp any) (any, error) {
+	hold := in.held.takeAnswer()
+	m, ok := resp.(proto.Message)
+	if hold == nil || !ok {
+		return resp, nil
+	}
+	data, err := proto.Marshal(m)
+	if err != nil {
+		hold.Release()
+		return nil, wire.Status(err).Err()
+	}
+	hold.Set(int64(len(data)))
+	return &frame{data, hold.Release, connOf(in.peer), s.config.StallTime}, nil
 }
 
 // left returns the error of a call whose headers cannot be set. If its caller has canceled it or is gone, grpc says
@@ -275,6 +318,7 @@ func left(ctx context.Context, err error) error {
 }
 
 func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer inboundOf(stream.Context()).held.release()
 	defer s.recovered(info.FullMethod, &err)
 	if err := stream.SetHeader(headers(stream.Context())); err != nil {
 		return left(stream.Context(), err)

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -148,6 +149,10 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 			refuse(status.Convert(err))
 			return
 		}
+	}
+	if !open {
+		in.held = s.heldBy(in, stopsWork(r) && r.ContentLength >= 0 && r.ContentLength <= inflight.Small)
+		defer in.held.release()
 	}
 	ctx, cancel, err := bounded(r)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"math"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -33,6 +34,7 @@ type inbound struct {
 	record   *record    // nil if requests are neither logged, measured nor traced
 	id       string     // request ID, for logs
 	addr     netip.Addr // of the caller; the zero address if unknown
+	peer     net.Addr   // of the connection over gRPC
 	base     string     // URL that the caller used, as reported by a trusted proxy; "" if unknown
 	caller   *a2a.Caller
 	// authorization and tls are what the caller has shown of itself.
@@ -48,6 +50,8 @@ type inbound struct {
 	v03           bool   // the call uses A2A 0.3
 	atAgent       bool   // JSON-RPC at the URL of an agent, without /rpc
 	notified      bool   // a JSON-RPC notification, which gets no response
+	// held is the memory that the call holds; nil if that is not limited.
+	held *held
 	// received is called when the message of a gRPC call has been received; nil if that does not matter.
 	received func()
 	// stream is that of a gRPC call whose message is being received.

@@ -42,12 +42,12 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 	case req.Method == "SendStreamingMessage":
 		in := &a2av1.SendMessageRequest{}
 		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.sendStreaming(ctx, in, begin, updates(inboundOf(ctx), send))
+			return s.sendStreaming(ctx, in, begin, updates(ctx, send))
 		})
 	case req.Method == "SubscribeToTask":
 		in := &a2av1.SubscribeToTaskRequest{}
 		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.subscribe(ctx, in, begin, updates(inboundOf(ctx), send))
+			return s.subscribe(ctx, in, begin, updates(ctx, send))
 		})
 	default:
 		s.failRPC(w, r, req, noMethod(req.Method))

@@ -20,13 +20,13 @@ import (
 type sendFunc func(seq int64, m any) error
 
 // sendEncoded returns a function that sends updates to a caller as protobuf, see encodeUpdate.
-func sendEncoded(in *inbound, send sendFunc) func(feed.Update) error {
+func sendEncoded(ctx context.Context, send sendFunc) func(feed.Update) error {
 	return func(u feed.Update) error {
-		data, err := encodeUpdate(in, u, feed.FormProto, proto.Marshal)
+		data, err := encodeUpdate(ctx, u, feed.FormProto, proto.Marshal)
 		if err != nil {
 			return err
 		}
-		return send(u.Seq, &frame{data})
+		return send(u.Seq, &frame{data: data})
 	}
 }
 
@@ -34,7 +34,7 @@ func sendEncoded(in *inbound, send sendFunc) func(feed.Update) error {
 // data for StallTime. Sending over gRPC has no timeout: a blocked send returns only
 // after the handler of the call has returned.
 func (s *Server) runPaced(to grpc.ServerStream, run func(ctx context.Context, begin func(), send sendFunc) error) error {
-	p := &pace{start: time.Now()}
+	p := &pace{start: time.Now(), stall: s.config.StallTime}
 	done := make(chan error, 1)
 	s.pacing.Go(func() {
 		begin := func() { _ = to.SendHeader(nil) } // the first send reports a caller that disconnected
@@ -68,14 +68,19 @@ func (s *Server) watch(p *pace, done <-chan error) error {
 // for concurrent use.
 type pace struct {
 	start   time.Time
-	since   atomic.Int64 // when the current send began, in ns after start; 0 if none is running
-	last    atomic.Int64 // cursor of the last message that was sent
-	stalled atomic.Bool  // the stream was ended because of its reader
+	stall   time.Duration // how long a client may accept nothing
+	since   atomic.Int64  // when the current send began, in ns after start; 0 if none is running
+	last    atomic.Int64  // cursor of the last message that was sent
+	stalled atomic.Bool   // the stream was ended because of its reader
 }
 
 func (p *pace) send(to grpc.ServerStream, seq int64, m any) error {
+	m, err := p.framed(to.Context(), m)
+	if err != nil {
+		return err
+	}
 	p.since.Store(max(int64(time.Since(p.start)), 1))
-	err := to.SendMsg(m)
+	err = to.SendMsg(m)
 	p.since.Store(0)
 	switch {
 	case err == nil && seq != 0:
@@ -86,6 +91,30 @@ func (p *pace) send(to grpc.ServerStream, seq int64, m any) error {
 		return context.Cause(to.Context())
 	}
 	return err
+}
+
+// framed returns a message for which memory is held as a frame, which holds it until it has been sent.
+func (p *pace) framed(ctx context.Context, m any) (any, error) {
+	in := inboundOf(ctx)
+	release := in.held.takeUpdate()
+	if release == nil {
+		return m, nil
+	}
+	f, ok := m.(*frame)
+	if message, is := m.(proto.Message); is {
+		data, err := proto.Marshal(message)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		f, ok = &frame{data: data}, true
+	}
+	if !ok {
+		release()
+		return m, nil
+	}
+	f.sent, f.conn, f.stall = release, connOf(in.peer), p.stall
+	return f, nil
 }
 
 // waiting returns how long the current send has been running, 0 if none is.

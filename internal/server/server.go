@@ -21,6 +21,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -109,6 +110,8 @@ type Config struct {
 	OriginHeaders []string
 	// Use limits what accounts use of the server; nil means no limits.
 	Use Use
+	// Memory is the budget of what calls hold in memory; nil means no limit.
+	Memory *inflight.Budget
 	// MaxConnections is the maximum number of open connections; 0 means 10,000.
 	MaxConnections int
 	// MaxConnectionsFrom is the maximum number of open connections from one address, or from one /64

@@ -120,7 +120,7 @@ func (s *Server) serveSendStreaming(w http.ResponseWriter, r *http.Request, para
 		return
 	}
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.sendStreaming(ctx, req, begin, updates(inboundOf(ctx), send))
+		return s.sendStreaming(ctx, req, begin, updates(ctx, send))
 	})
 }
 
@@ -135,7 +135,7 @@ func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request, params m
 	}
 	req.Id = params["id"]
 	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.subscribe(ctx, req, begin, updates(inboundOf(ctx), send))
+		return s.subscribe(ctx, req, begin, updates(ctx, send))
 	})
 }
 
@@ -160,9 +160,9 @@ func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, para
 }
 
 // updates returns a function that sends updates to a caller as JSON, see encodeUpdate.
-func updates(in *inbound, send eventFunc) func(feed.Update) error {
+func updates(ctx context.Context, send eventFunc) func(feed.Update) error {
 	return func(u feed.Update) error {
-		data, err := encodeUpdate(in, u, feed.FormJSON, wire.Marshal)
+		data, err := encodeUpdate(ctx, u, feed.FormJSON, wire.Marshal)
 		if err != nil {
 			return err
 		}
@@ -173,25 +173,39 @@ func updates(in *inbound, send eventFunc) func(feed.Update) error {
 // errReduced says that an update has parts to replace by URLs, which differ between its readers.
 var errReduced = errors.New("an update has parts that are replaced")
 
-// encodeUpdate encodes an update in a form. Its readers share the result, unless Reduce replaces parts by URLs of the
-// server: their readers may see it at different ones. An update that is still too large for any binding is an error.
-func encodeUpdate(in *inbound, u feed.Update, form feed.Form, encode func(proto.Message) ([]byte, error)) ([]byte, error) {
-	fitting := func(m proto.Message) ([]byte, error) {
-		if err := wire.Fits(m); err != nil {
-			return nil, err
-		}
-		return encode(m)
-	}
+// encodeUpdate encodes an update in a form, and waits for the memory to send it. Its readers share the result, unless
+// Reduce replaces parts by URLs of the server: their readers may see it at different ones. An update that is still too
+// large for any binding is an error.
+func encodeUpdate(ctx context.Context, u feed.Update, form feed.Form, encode func(proto.Message) ([]byte, error)) ([]byte, error) {
+	in := inboundOf(ctx)
 	data, err := u.Encoded(form, func(m proto.Message) ([]byte, error) {
 		if Reduce(m, "") != m {
 			return nil, errReduced
 		}
-		return fitting(m)
+		if _, err := wire.Fits(m); err != nil {
+			return nil, err
+		}
+		return encode(m)
 	})
-	if errors.Is(err, errReduced) {
-		return fitting(Reduce(u.Response, in.baseURL()))
+	switch {
+	case errors.Is(err, errReduced):
+		return encodeReduced(ctx, in, u, encode)
+	case err != nil:
+		return nil, err
 	}
-	return data, err
+	return data, in.held.sharing(ctx, u, len(data))
+}
+
+// encodeReduced encodes an update of which Reduce replaces parts.
+func encodeReduced(ctx context.Context, in *inbound, u feed.Update, encode func(proto.Message) ([]byte, error)) ([]byte, error) {
+	if err := in.held.updating(ctx, proto.Size(u.Response)); err != nil {
+		return nil, err
+	}
+	m := Reduce(u.Response, in.baseURL())
+	if _, err := wire.Fits(m); err != nil {
+		return nil, err
+	}
+	return encode(m)
 }
 
 // decode decodes the body into req, unless it is empty. If that fails, decode answers with

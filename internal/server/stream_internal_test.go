@@ -24,7 +24,7 @@ func TestReducedUpdateNamesTheURLOfItsReader(t *testing.T) {
 		"https://team.example/tasks/t/parts/":  {settings: &settings{baseURL: "https://team.example"}},
 	} {
 		for form, encode := range map[feed.Form]func(proto.Message) ([]byte, error){feed.FormJSON: protojson.Marshal, feed.FormProto: proto.Marshal} {
-			data, err := encodeUpdate(in, u, form, encode)
+			data, err := encodeUpdate(withInbound(t.Context(), in), u, form, encode)
 			if err != nil || !strings.Contains(string(data), want) || len(data) > wire.MaxEvent {
 				t.Errorf("form %v: %d bytes, %v, without %s", form, len(data), err, want)
 			}

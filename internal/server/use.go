@@ -144,14 +144,15 @@ type upload struct {
 	use   Use
 	owner string
 	n     int64
+	held  *held // the memory of the request
 }
 
 // uploadOf returns the upload of a request.
 func (s *Server) uploadOf(in *inbound) *upload {
 	if s.config.Use == nil || in.caller == nil {
-		return &upload{}
+		return &upload{held: in.held}
 	}
-	return &upload{use: s.config.Use, owner: in.caller.Owner()}
+	return &upload{use: s.config.Use, owner: in.caller.Owner(), held: in.held}
 }
 
 // reserve reserves n more bytes.
@@ -296,16 +297,4 @@ func (c *connections) accept(conn net.Conn) net.Conn {
 		return nil
 	}
 	return &counted{Conn: conn, leave: sync.OnceFunc(func() { c.leave(from) })}
-}
-
-// counted is a connection that is counted until it is closed.
-type counted struct {
-	net.Conn
-	leave func()
-}
-
-// Close closes the connection.
-func (c *counted) Close() error {
-	defer c.leave()
-	return c.Conn.Close()
 }

@@ -155,7 +155,7 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 			return nil, err
 		}
 		return func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.subscribe(ctx, req, begin, updatesV03(inboundOf(ctx), form, send))
+			return s.subscribe(ctx, req, begin, updatesV03(ctx, form, send))
 		}, nil
 	}
 	req, err := form.ReadSend(body)
@@ -166,16 +166,21 @@ func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map
 		return nil, err
 	}
 	return func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.sendStreaming(ctx, req, begin, updatesV03(inboundOf(ctx), form, send))
+		return s.sendStreaming(ctx, req, begin, updatesV03(ctx, form, send))
 	}, nil
 }
 
 // updatesV03 returns a function that sends updates to a caller in the given form. Readers cannot share
 // an encoding here, because each event says whether it is the last of its stream.
-func updatesV03(in *inbound, form a2av03.Form, send eventFunc) func(feed.Update) error {
+func updatesV03(ctx context.Context, form a2av03.Form, send eventFunc) func(feed.Update) error {
+	in := inboundOf(ctx)
 	return func(u feed.Update) error {
 		response, _ := Reduce(u.Response, in.baseURL()).(*a2av1.StreamResponse)
-		if err := wire.Fits(response); err != nil {
+		n, err := wire.Fits(response)
+		if err == nil {
+			err = in.held.updating(ctx, n)
+		}
+		if err != nil {
 			return err
 		}
 		data, err := form.WriteEvent(response, u.Last)

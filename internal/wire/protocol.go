@@ -17,12 +17,12 @@ func TooLarge(limit int) error {
 		"the request is larger than %d bytes", limit).With(sizeDetail, strconv.Itoa(limit))
 }
 
-// Fits returns nil if a response can be sent over every binding: encoded as protobuf it has at most
-// MaxEvent bytes. Otherwise it returns the error to respond with, which names the task.
-func Fits(m proto.Message) error {
+// Fits returns the size of a response, encoded as protobuf. If it cannot be sent over every binding, because
+// that is more than MaxEvent bytes, it returns the error to respond with, which names the task.
+func Fits(m proto.Message) (int, error) {
 	n := proto.Size(m)
 	if n <= MaxEvent {
-		return nil
+		return n, nil
 	}
 	err := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 		"the response has %d bytes, more than the maximum of %d; send a smaller historyLength, list without includeArtifacts, "+
@@ -30,7 +30,7 @@ func Fits(m proto.Message) error {
 	if of, ok := m.(interface{ GetTask() *a2av1.Task }); ok && of.GetTask() != nil {
 		err = err.With("task_id", of.GetTask().GetId())
 	}
-	return err
+	return n, err
 }
 
 // NotServed returns the status for a path, an HTTP method, an RPC method or a media type that

@@ -17,6 +17,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -108,6 +109,8 @@ type Config struct {
 	// Halts has the halts in force. A message that one of them covers is refused with HALTED. If Halts is
 	// nil, no message is refused.
 	Halts *agent.Halts
+	// Memory is the budget of what the streams of tasks keep in memory. If it is nil, that has no limit.
+	Memory *inflight.Budget
 	// Wake tells the engine that the run of this root task has work to do. It may be called more
 	// often than necessary and must not block. Nil means that nothing is called.
 	Wake func(root string)
@@ -197,7 +200,7 @@ func NewHandler(c Config) *Handler {
 	h := &Handler{c: c, journals: journals{c.Store, c.Streams.Poll}}
 	h.settings.Store(c.settings())
 	h.streams = &streamLimiter{limits: func() Streams { return h.settings.Load().streams }}
-	h.feeds = feed.New(feed.Config{Source: source{c.Store}, Poll: c.Streams.Poll, Closes: func(s a2av1.TaskState) bool { return h.settings.Load().streams.Close.at(s) }})
+	h.feeds = feed.New(feed.Config{Source: source{c.Store}, Memory: c.Memory, Poll: c.Streams.Poll, Closes: func(s a2av1.TaskState) bool { return h.settings.Load().streams.Close.at(s) }})
 	return h
 }
 

@@ -202,6 +202,8 @@ type Claim struct {
 	Owner   string
 	Epoch   int64
 	Journal Journal
+	// Bytes is the size of the recorded events.
+	Bytes int64
 }
 
 // Park says how a process gives up a claimed run. Done means that the run has ended. Otherwise

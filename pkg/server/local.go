@@ -40,7 +40,7 @@ func (l *Local) Serve(ctx context.Context) error {
 	if err := l.prepare(ctx); err != nil {
 		return err
 	}
-	unobserve, err := l.measure.observe(l.store, l.accounts)
+	unobserve, err := l.measure.observe(l.store, l.accounts, l.budget)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/store/metered"
 )
@@ -39,8 +40,9 @@ func newInstruments(c *Config) (*instruments, error) {
 	return i, nil
 }
 
-// observe observes what waits in the store, and what accounts have used of their limits, until stop is called.
-func (i *instruments) observe(s Store, accounts *account.Accounts) (stop func(), err error) {
+// observe observes what waits in the store, what accounts have used of their limits, and what is held in memory, until
+// stop is called.
+func (i *instruments) observe(s Store, accounts *account.Accounts, budget *inflight.Budget) (stop func(), err error) {
 	unwait, err := metrics.ObserveBacklog(i.meter, s.Backlog, accounts, s.Now, func(err error) {
 		i.log.Warn("cannot read the backlog of the store", zap.Error(err))
 	})
@@ -50,5 +52,9 @@ func (i *instruments) observe(s Store, accounts *account.Accounts) (stop func(),
 	unuse, err := metrics.ObserveAccounts(i.meter, accounts.Used, func(err error) {
 		i.log.Warn("what accounts have used cannot be read", zap.Error(err))
 	})
-	return func() { unwait(); unuse() }, err
+	if err != nil {
+		return unwait, err
+	}
+	unhold, err := metrics.ObserveMemory(i.meter, budget.Use)
+	return func() { unwait(); unuse(); unhold() }, err
 }

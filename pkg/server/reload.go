@@ -10,6 +10,7 @@ import (
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -56,6 +57,7 @@ func (s *TeamServer) Prepare(c Config) (apply func(), err error) {
 		authenticate()
 		s.guard.Replace(guard)
 		s.accounts.Reload(c.accountSettings())
+		s.budget.Resize(c.memory())
 		s.handler.Reload(c.handlerSettings(at, sign, s.guard))
 		s.server.Reload(c.serverSettings(at, sign))
 		s.notifier.reload(&c, at, sign)
@@ -111,6 +113,11 @@ func (c *Config) handlerSettings(at Addrs, sign *cardsign.Signer, guard *egress.
 		settings.Sign = sign.Sign
 	}
 	return settings
+}
+
+// memory returns the size of the budget of memory.
+func (c *Config) memory() int64 {
+	return cmp.Or(c.Limits.GetMaxBytesInFlight(), inflight.DefaultSize())
 }
 
 // accountSettings returns what account.Accounts.Reload replaces.

@@ -28,6 +28,7 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/halt"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
@@ -268,6 +269,7 @@ type core struct {
 	auth     *auth.Server       // nil if every caller is accepted
 	certs    *auth.Certificates // nil without TLS
 	accounts *account.Accounts
+	budget   *inflight.Budget
 	keeper   *halt.Keeper
 	refused  *audit.Refusals
 	guard    *egress.Guard // of connections to webhooks
@@ -378,6 +380,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	limits.Shared, limits.Clock, limits.Log = c.Store.Lease() > 0, c.Store.Now, c.Log.Named("accounts")
 	limits.Changed = func() { e.Wake("") }
 	accounts := account.New(limits)
+	budget := inflight.New(c.memory(), accounts.Weight)
 	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
 	guard, err := c.guard()
@@ -392,9 +395,10 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	config.Wake, config.Version, config.Clock, config.ForgetMessageIDs = e.Wake, c.Version, c.Store.Now, c.ForgetMessageIDs
 	config.Extended, config.CheckPlan = c.ExtendedCards, workflow.CheckPlan
 	config.Admit, config.AdmitGrant, config.MaxCollaborations = accounts.Admit, accounts.AdmitGrant, accounts.MaxCollaborations
+	config.Memory = budget
 	h := a2a.NewHandler(config)
 	runner := &drive.Runner{
-		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Shares: c.Store, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
+		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Shares: c.Store, Memory: budget, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
 	}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
@@ -405,7 +409,7 @@ func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
 	}
 	t.reload(c, at, sign)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, guard: guard, ender: newEnder(c, by), notifier: t, measure: measure, traces: traces, log: c.Log.Named("server")}, nil
+	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, budget: budget, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, guard: guard, ender: newEnder(c, by), notifier: t, measure: measure, traces: traces, log: c.Log.Named("server")}, nil
 }
 
 // drive returns the function that drives runs, measured and traced. The journal that the runner is given is that of
@@ -452,6 +456,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
+	config.Memory = k.budget
 	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
 	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
 	config.TLSByProxy, config.Metrics, config.Traces = c.TLS.ByProxy, k.measure.calls, k.traces
@@ -511,7 +516,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	}
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
-	unobserve, err := s.measure.observe(s.store, s.accounts)
+	unobserve, err := s.measure.observe(s.store, s.accounts, s.budget)
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}

@@ -5965,9 +5965,13 @@ type LimitSettings struct {
 	MaxUploadBytes *int64 `protobuf:"varint,4,opt,name=max_upload_bytes,json=maxUploadBytes,proto3,oneof" json:"max_upload_bytes,omitempty"`
 	// Calls that are worked on at the same time, of all accounts together, without streams that are
 	// open; 1024. Further calls are refused at once.
-	MaxCalls      *int32 `protobuf:"varint,5,opt,name=max_calls,json=maxCalls,proto3,oneof" json:"max_calls,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxCalls *int32 `protobuf:"varint,5,opt,name=max_calls,json=maxCalls,proto3,oneof" json:"max_calls,omitempty"`
+	// Bytes of memory that requests, answers, streams and running tasks of all accounts hold together, as
+	// estimated; a quarter of GOMEMLIMIT, or else of the memory of the control group or machine, and at least
+	// 33554432. What does not fit waits or is refused.
+	MaxBytesInFlight *int64 `protobuf:"varint,6,opt,name=max_bytes_in_flight,json=maxBytesInFlight,proto3,oneof" json:"max_bytes_in_flight,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *LimitSettings) Reset() {
@@ -6031,6 +6035,13 @@ func (x *LimitSettings) GetMaxUploadBytes() int64 {
 func (x *LimitSettings) GetMaxCalls() int32 {
 	if x != nil && x.MaxCalls != nil {
 		return *x.MaxCalls
+	}
+	return 0
+}
+
+func (x *LimitSettings) GetMaxBytesInFlight() int64 {
+	if x != nil && x.MaxBytesInFlight != nil {
+		return *x.MaxBytesInFlight
 	}
 	return 0
 }
@@ -8209,7 +8220,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bREQUIRED\x10\x02\"\x82\x01\n" +
 	"\x0eEgressSettings\x12p\n" +
 	"\x05allow\x18\x01 \x03(\tBZ\xbaHW\xba\x01T\n" +
-	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\x98\x06\n" +
+	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\xed\a\n" +
 	"\rLimitSettings\x120\n" +
 	"\aaccount\x18\x01 \x01(\v2\x16.team.v1.AccountLimitsR\aaccount\x12\x90\x01\n" +
 	"\x0fmax_connections\x18\x02 \x01(\x05Bb\xbaH_\xba\x01\\\n" +
@@ -8219,12 +8230,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10max_upload_bytes\x18\x04 \x01(\x03B~\xbaH{\xba\x01x\n" +
 	"\x17limits.max_upload_bytes\x122max_upload_bytes must be 16777216 to 1099511627776\x1a)this >= 16777216 && this <= 1099511627776H\x02R\x0emaxUploadBytes\x88\x01\x01\x12z\n" +
 	"\tmax_calls\x18\x05 \x01(\x05BX\xbaHU\xba\x01R\n" +
-	"\x10limits.max_calls\x12\x1fmax_calls must be 16 to 1000000\x1a\x1dthis >= 16 && this <= 1000000H\x03R\bmaxCalls\x88\x01\x01B\x12\n" +
+	"\x10limits.max_calls\x12\x1fmax_calls must be 16 to 1000000\x1a\x1dthis >= 16 && this <= 1000000H\x03R\bmaxCalls\x88\x01\x01\x12\xba\x01\n" +
+	"\x13max_bytes_in_flight\x18\x06 \x01(\x03B\x85\x01\xbaH\x81\x01\xba\x01~\n" +
+	"\x1alimits.max_bytes_in_flight\x125max_bytes_in_flight must be 33554432 to 1099511627776\x1a)this >= 33554432 && this <= 1099511627776H\x04R\x10maxBytesInFlight\x88\x01\x01B\x12\n" +
 	"\x10_max_connectionsB\x1e\n" +
 	"\x1c_max_connections_per_addressB\x13\n" +
 	"\x11_max_upload_bytesB\f\n" +
 	"\n" +
-	"_max_calls\"\xe5\x06\n" +
+	"_max_callsB\x16\n" +
+	"\x14_max_bytes_in_flight\"\xe5\x06\n" +
 	"\rAccountLimits\x120\n" +
 	"\x12max_tokens_per_day\x18\x01 \x01(\x03H\x00R\x0fmaxTokensPerDay\x88\x01\x01\x12,\n" +
 	"\x10max_cost_per_day\x18\x02 \x01(\x01H\x01R\rmaxCostPerDay\x88\x01\x01\x124\n" +

@@ -5,6 +5,7 @@
 package drive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/newer"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -39,6 +41,8 @@ type Runner struct {
 	Accounts *account.Accounts
 	// Shares are the budgets that runs of the same message share. If nil, each run has budgets of its own.
 	Shares account.Shares
+	// Memory is the budget of what runs and their calls hold in memory. If nil, that has no limit.
+	Memory *inflight.Budget
 	// Halts are the halts in force. If nil, nothing is ever halted.
 	Halts *agent.Halts
 	// Replica is the name of this process in Claimed events.
@@ -54,6 +58,11 @@ type Runner struct {
 // records no end. a2a.ErrNewer means that only a later version of the program can drive the run. Any other error means that the journal could not be read or written, or that the
 // definition of the agent could not be read.
 func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	room, later, err := r.room(ctx, c)
+	if err != nil || later != nil {
+		return *cmp.Or(later, &a2a.Park{}), err
+	}
+	defer room.Release()
 	events, err := c.Journal.Load(ctx)
 	if err != nil {
 		return a2a.Park{}, fmt.Errorf("load the journal of %s: %w", c.Root, err)
@@ -66,12 +75,13 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d := &drive{Runner: *r, claim: c, accepted: events[0].GetAccepted(), cancel: cancel}
+	d := &drive{Runner: *r, claim: c, room: room, accepted: events[0].GetAccepted(), cancel: cancel}
 	if d.Log == nil {
 		d.Log = zap.NewNop()
 	}
 	d.Log = d.Log.WithLazy(zap.String("task", c.Root), zap.String("context", d.accepted.GetMessage().GetContextId()), zap.String("agent", d.accepted.GetAgent()))
 	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock, Halts: r.Halts}
+	d.run.CallMemory = d.callMemory
 	d.run.Spans, _ = c.Journal.(agent.Spans)
 	ctx, d.Log = d.run.InSpan(ctx, "", agent.Given{}), d.run.Logger(d.Log)
 	if r.Tasks != nil {
@@ -123,6 +133,7 @@ type drive struct {
 	account  *account.RunAccount // nil if the account has no limits
 	opening  sync.Mutex          // held while purse is opened
 	purse    *account.Purse      // what the run shares with other runs; nil before it is needed
+	room     *inflight.Hold      // what the run holds in memory
 	hold     *agent.Budget       // see reserveForRoot; nil without a reservation
 	cancel   context.CancelCauseFunc
 
@@ -301,6 +312,7 @@ func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
 	}
 	for _, ev := range events {
 		d.note(ev)
+		d.grow(ev)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (s *Store) claim(r *run) (a2a.Claim, bool) {
 	r.epoch++
 	r.wake = make(chan struct{}, 1)
 	j := &journal{store: s, run: r, epoch: r.epoch, wake: r.wake}
-	return a2a.Claim{Root: r.root, Owner: r.owner, Epoch: r.epoch, Journal: j}, true
+	return a2a.Claim{Root: r.root, Owner: r.owner, Epoch: r.epoch, Journal: j, Bytes: r.bytes}, true
 }
 
 // Park implements engine.Leases.

@@ -264,7 +264,7 @@ func (s *Store) adopt(j *journal) a2a.Claim {
 	if old != nil {
 		old.give()
 	}
-	return a2a.Claim{Root: j.root, Owner: j.owner, Epoch: j.epoch, Journal: j}
+	return a2a.Claim{Root: j.root, Owner: j.owner, Epoch: j.epoch, Journal: j, Bytes: j.bytes}
 }
 
 // forget removes a journal from the open ones.

@@ -38,6 +38,7 @@ var layers = Chain(attempt,
 	approve,     // asks people whether a call may begin
 	retry,       // waits for the next attempt, and repeats failed ones
 	guardResult, // passes the answer of a member through middlewares
+	memory,      // waits until there is memory for a large request
 	budget,      // reserves the maximum cost of an attempt, and books the actual cost
 	breaker,     // asks the circuit breaker, and reports the outcome
 	begin,       // unless paused: counts the step, records Started, commits, checks for a cancel

@@ -1,0 +1,57 @@
+package drive
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	// roomPatience is how long a run waits in its slot for the memory of its recorded events. After that, it gives the
+	// slot up for roomRetry.
+	roomPatience = 2 * time.Second
+	roomRetry    = 2 * time.Second
+	// callPatience is how long a call of a model, a tool or an agent waits for memory before its step fails.
+	callPatience = 2 * time.Minute
+)
+
+// room reserves the memory of a claimed run. If there is none, it returns how the run is parked until it tries again.
+func (r *Runner) room(ctx context.Context, c a2a.Claim) (*inflight.Hold, *a2a.Park, error) {
+	room, err := r.Memory.Wait(ctx, inflight.Run, a2a.AccountOf(c.Owner), c.Bytes*inflight.OfRun, roomPatience)
+	switch {
+	case err == nil:
+		return room, nil, nil
+	case ctx.Err() != nil:
+		return nil, nil, context.Cause(ctx)
+	}
+	now := time.Now
+	if r.Clock != nil {
+		now = r.Clock
+	}
+	return nil, &a2a.Park{Until: now().Add(roomRetry)}, nil
+}
+
+// grow counts a recorded event that the run keeps.
+func (d *drive) grow(ev *teamv1.Event) {
+	if ev.GetDelta() == nil && ev.GetProgress() == nil {
+		d.room.Grow(int64(proto.Size(ev)) * inflight.OfRun)
+	}
+}
+
+// callMemory implements agent.Run.CallMemory.
+func (d *drive) callMemory(ctx context.Context, bytes int64) (release func(), err error) {
+	if bytes <= inflight.Small {
+		return func() {}, nil
+	}
+	hold, err := d.Memory.Wait(ctx, inflight.Call, a2a.AccountOf(d.claim.Owner), bytes*inflight.OfCall, callPatience)
+	if err != nil {
+		return nil, agent.AsError(err)
+	}
+	return hold.Release, nil
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/mem"
+)
+
+// counted is a connection that is counted until it is closed. It is safe for concurrent use.
+type counted struct {
+	net.Conn
+	leave func()
+
+	mu      sync.Mutex
+	account string           // of its calls over gRPC; guarded by mu
+	several bool             // they are of several accounts; guarded by mu
+	unsent  map[*unsent]bool // what its transport has; guarded by mu
+	closed  bool             // guarded by mu
+}
+
+// countedAddr is the address of the other end of a counted connection, by which grpc-go names it.
+type countedAddr struct {
+	net.Addr
+	conn *counted
+}
+
+// RemoteAddr returns the address of the other end, from which connOf returns the connection.
+func (c *counted) RemoteAddr() net.Addr { return countedAddr{c.Conn.RemoteAddr(), c} }
+
+// connOf returns the connection of an address, nil if it is not counted.
+func connOf(a net.Addr) *counted {
+	if at, ok := a.(countedAddr); ok {
+		return at.conn
+	}
+	return nil
+}
+
+// Close closes the connection, and releases the memory of what has not been sent.
+func (c *counted) Close() error {
+	defer c.leave()
+	c.mu.Lock()
+	unsent := c.unsent
+	c.unsent, c.closed = nil, true
+	c.mu.Unlock()
+	for u := range unsent {
+		u.end()
+	}
+	return c.Conn.Close()
+}
+
+// calls notes that an account makes calls over the connection.
+func (c *counted) calls(account string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.several = c.several || c.account != "" && c.account != account
+	c.account = account
+}
+
+// add adds data that the transport has, and returns false if the connection is closed.
+func (c *counted) add(u *unsent) bool {
+	if c == nil {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	if c.unsent == nil {
+		c.unsent = map[*unsent]bool{}
+	}
+	c.unsent[u] = true
+	return true
+}
+
+// remove removes data that was sent.
+func (c *counted) remove(u *unsent) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.unsent, u)
+}
+
+// stalled closes the connection, because its client does not accept data that the transport has: it would
+// have that for as long as the client likes, because grpc-go cannot reset a stream whose handler has returned. A connection over
+// which several accounts call, which is that of a proxy, stays open: grpc-go closes it after some minutes.
+func (c *counted) stalled() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	several := c.several
+	c.mu.Unlock()
+	if !several {
+		_ = c.Close() // the transport meets the error
+	}
+}
+
+// unsent is data that a transport of grpc-go has. It implements mem.BufferPool, because a transport gives the
+// pieces that it has sent back to their pool. It is safe for concurrent use.
+type unsent struct {
+	frame *frame
+	end   func() // releases the memory; further calls do nothing
+
+	mu    sync.Mutex
+	left  int         // pieces that are not sent; guarded by mu
+	sent  bool        // some were since the timer has run; guarded by mu
+	timer *time.Timer // guarded by mu
+}
+
+// sentPiece is the size of the pieces in which data is given to a transport, as wire.EventWriter does over HTTP.
+const sentPiece = 64 << 10
+
+func newUnsent(f *frame) *unsent {
+	u := &unsent{frame: f}
+	u.end = sync.OnceFunc(func() {
+		f.conn.remove(u)
+		f.sent()
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.timer != nil {
+			u.timer.Stop()
+		}
+	})
+	return u
+}
+
+// buffers returns the data, of which each piece is given back when it has been sent.
+func (u *unsent) buffers() mem.BufferSlice {
+	data := u.frame.data
+	pieces := max(len(data)/sentPiece, 1)
+	list := make(mem.BufferSlice, pieces)
+	u.mu.Lock()
+	u.left = pieces
+	u.timer = time.AfterFunc(2*u.frame.stall, u.check) // later than the end of a stream that tells its client
+	u.mu.Unlock()
+	for i := range list {
+		end := (i + 1) * sentPiece
+		if i == pieces-1 { // the rest belongs to the last piece: grpc-go does not give small ones back
+			end = len(data)
+		}
+		piece := data[i*sentPiece : end : end]
+		list[i] = mem.NewBuffer(&piece, u)
+	}
+	if !u.frame.conn.add(u) {
+		u.end()
+	}
+	return list
+}
+
+// Get implements mem.BufferPool.
+func (u *unsent) Get(n int) *[]byte {
+	b := make([]byte, n)
+	return &b
+}
+
+// Put implements mem.BufferPool. It notes that a piece was sent.
+func (u *unsent) Put(*[]byte) {
+	u.mu.Lock()
+	u.left--
+	u.sent = true
+	last := u.left == 0
+	u.mu.Unlock()
+	if last {
+		u.end()
+	}
+}
+
+// check ends the connection if nothing was sent since the last check.
+func (u *unsent) check() {
+	u.mu.Lock()
+	sent, left := u.sent, u.left
+	u.sent = false
+	if sent && left > 0 {
+		u.timer.Reset(u.frame.stall)
+	}
+	u.mu.Unlock()
+	if !sent && left > 0 {
+		u.frame.conn.stalled()
+	}
+}
