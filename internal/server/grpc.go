@@ -56,6 +56,10 @@ func (h loggedHandshakes) Clone() credentials.TransportCredentials {
 	return loggedHandshakes{h.TransportCredentials.Clone(), h.log}
 }
 
+// receiveWindow is how much of a message a client may send before it is received. Without it, grpc-go lets the window of
+// a fast client grow to 16 MiB, so that what waits to be received could use much memory.
+const receiveWindow = 128 << 10
+
 func (s *Server) newGRPC() *grpc.Server {
 	creds := insecure.NewCredentials()
 	if s.config.TLS != nil { // ConnectionTimeout limits the handshake
@@ -72,6 +76,7 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.MaxSendMsgSize(wire.MaxEvent),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.StaticStreamWindowSize(receiveWindow),
 		grpc.ConnectionTimeout(10 * time.Second),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
