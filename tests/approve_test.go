@@ -73,7 +73,7 @@ func approvedToolCalls(t *testing.T, place rig.Place) {
 		}
 		return fakellm.Turn{Calls: []fakellm.Call{{Name: "pay_out", Arguments: r.Last()}}}
 	})
-	target, _ := fromFile(t, place, `version: v2
+	target, _ := fromFile(t, place, `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}"}}
 tools: {bank: {mcp: {url: "${BANK}"}, approve: {tools: ["pay_*"], when: arguments.amount > 100}}}
 agents: {clerk: {description: Pays., model: m, tools: [bank]}}
@@ -193,7 +193,7 @@ func TestA_15_LateAnswerWithoutAName(t *testing.T) {
 		}
 		return fakellm.Turn{Calls: []fakellm.Call{{Name: "pay_out", Arguments: "{}"}}}
 	})
-	target, _ := fromFile(t, rig.Memory(t), `version: v2
+	target, _ := fromFile(t, rig.Memory(t), `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}"}}
 tools: {bank: {mcp: {url: "${BANK}"}, approve: {}}}
 agents: {clerk: {description: Pays., model: m, tools: [bank]}}

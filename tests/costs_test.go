@@ -23,7 +23,7 @@ import (
 
 // costsFile has a team in a team, a leader that calls a tool-less member, a member that is called with a
 // fallback, and a model that does not report what it used.
-const costsFile = `version: v2
+const costsFile = `version: v1
 models:
   small: {provider: openai, name: small, base_url: URL, api_key: none, price: {input: 1, output: 2, cached_input: 0.1}}
   large: {provider: openai, name: large, base_url: URL, api_key: none, price: {input: 10, output: 20}}

@@ -150,7 +150,7 @@ func payer(llm *fakellm.Server) {
 	})
 }
 
-const askerFile = `version: v2
+const askerFile = `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}"}}
 tools: {bank: {mcp: {%s, elicit: {%s}}}}
 agents: {clerk: {description: Pays., model: m, tools: [bank]}}
@@ -325,7 +325,7 @@ func TestS_51_ToolAsksThroughServers(t *testing.T) {
 			payer(llm)
 			tool, paid := askerTool(t, "stdio", "old")
 			there, _ := fromFile(t, rig.Memory(t), fmt.Sprintf(askerFile, tool, ""), map[string]string{"LLM": llm.URL}, llm)
-			here, _ := fromFile(t, rig.Memory(t), `version: v2
+			here, _ := fromFile(t, rig.Memory(t), `version: v1
 agents: {far: {description: Elsewhere., `+kind+`}}
 teams: {front: {members: [{agent: far}], supervisor: {rules: [{id: a, when: "turn == 1", next: [far]}, {id: b, when: "true", finish: far}]}}}
 `, map[string]string{"THERE": there.HTTP, "GRPC": there.GRPC})

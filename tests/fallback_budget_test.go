@@ -29,7 +29,7 @@ func TestC_07_FallbackThatCountsMore(t *testing.T) {
 		t.Run("C-07 "+c.name, func(t *testing.T) {
 			llm := fakellm.New(t)
 			url := map[string]string{"openai": llm.URL, "anthropic": llm.Root}
-			s := playAgents(t, rig.Memory(t), llm, defined(t, fmt.Sprintf(`version: v2
+			s := playAgents(t, rig.Memory(t), llm, defined(t, fmt.Sprintf(`version: v1
 models:
   small: {provider: %s, name: small, base_url: %q, api_key: none, accepts: ["image/*"], price: {input: 1, output: 2}, max_output_tokens: 500, fallback: [large]}
   large: {provider: %s, name: large, base_url: %q, api_key: none, accepts: ["image/*"], price: {input: 3, output: 4}, max_output_tokens: 500}

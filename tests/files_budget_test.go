@@ -73,7 +73,7 @@ func anyFile(t *testing.T, r *rand.Rand) *a2av1.Part {
 func TestFiles_C_07_Bound(t *testing.T) {
 	for _, provider := range wires {
 		t.Run(provider, func(t *testing.T) {
-			s := playFiles(t, rig.Memory(t), provider, `version: v2
+			s := playFiles(t, rig.Memory(t), provider, `version: v1
 models:
   see: {provider: PROVIDER, name: see, base_url: URL, api_key: none, accepts: ["*/*"], context_window: 200000, price: {input: 3, output: 15}}
   blind: {provider: PROVIDER, name: blind, base_url: URL, api_key: none}
@@ -125,7 +125,7 @@ agents:
 func TestFiles_C_07_Refused(t *testing.T) {
 	llm := fakellm.New(t)
 	llm.Script("see", fakellm.Turn{Text: "seen", Forever: true})
-	s := playAgents(t, rig.Memory(t), llm, defined(t, fmt.Sprintf(`version: v2
+	s := playAgents(t, rig.Memory(t), llm, defined(t, fmt.Sprintf(`version: v1
 models: {see: {provider: anthropic, name: see, base_url: %q, api_key: none}}
 agents: {poor: {description: Looks., model: see, limits: {max_tokens: 20000}}}
 `, llm.Root), nil))

@@ -85,7 +85,7 @@ func (s *stage) with(tenant, text string, files ...*a2av1.Part) *a2av1.SendMessa
 var wires = []string{"openai", "anthropic", "gemini"}
 
 // filesFile has agents and teams of each mode: "see" and "boss" take files, "blind" takes none.
-const filesFile = `version: v2
+const filesFile = `version: v1
 models:
   see: {provider: PROVIDER, name: see, base_url: URL, api_key: none, accepts: [text/plain, text/csv, "image/*", application/pdf]}
   boss: {provider: PROVIDER, name: boss, base_url: URL, api_key: none, accepts: [text/plain, "image/*", application/pdf]}
@@ -323,7 +323,7 @@ func TestFiles_AfterRestart(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		llm := fakellm.New(t)
 		llm.Script("see", fakellm.Turn{Text: "I have looked.", Forever: true})
-		text := fmt.Sprintf(`version: v2
+		text := fmt.Sprintf(`version: v1
 models: {see: {provider: anthropic, name: see, base_url: %q, api_key: none}}
 agents: {see: {description: Looks., model: see}}
 teams: {desk: {members: [{agent: see}], workflow: {steps: [{id: may, human: {question: "May I?"}}, {id: look, agent: see, task: "Look: {{input}}"}]}}}

@@ -33,7 +33,7 @@ func TestT_26_TextIsNotRun(t *testing.T) {
 	const hostile = "{{input}} {{steps.one.text}} {{.Env}} {% raw %} $(id) `id` ${HOME} ${SECRET} !!python/object &a *a <% 1 %> #{1}"
 	llm := fakellm.New(t)
 	llm.Answer("m", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: hostile} })
-	target, _ := fromFile(t, rig.Memory(t), `version: v2
+	target, _ := fromFile(t, rig.Memory(t), `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}", api_key: k}}
 agents:
   one: {model: m, instructions: Write.}
@@ -121,7 +121,7 @@ func TestT_34_DetailsOfPeers(t *testing.T) {
 		if kind == "grpc" {
 			at = fmt.Sprintf("grpc: {address: %q}", f.GRPC())
 		}
-		target, _ := fromFile(t, rig.Memory(t), fmt.Sprintf(`version: v2
+		target, _ := fromFile(t, rig.Memory(t), fmt.Sprintf(`version: v1
 agents: {far: {description: Elsewhere., %s}}
 teams: {desk: {members: [{agent: far}], limits: {retry: {attempts: 1}}, workflow: {steps: [{id: one, agent: far}]}}}
 `, at), nil)
@@ -195,7 +195,7 @@ func TestT_47_LinksAreNotOpened(t *testing.T) {
 	t.Cleanup(canary.Close)
 	llm := fakellm.New(t)
 	llm.Answer("m", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "seen"} })
-	target, _ := fromFile(t, rig.Memory(t), `version: v2
+	target, _ := fromFile(t, rig.Memory(t), `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}", api_key: k, accepts: ["image/*"]}}
 agents: {reader: {model: m, instructions: Read.}}
 `, map[string]string{"LLM": llm.URL}, llm)

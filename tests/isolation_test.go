@@ -13,7 +13,7 @@ import (
 )
 
 // isolatedFile has an agent that asks, and callers of two accounts; two of them share one.
-const isolatedFile = `version: v2
+const isolatedFile = `version: v1
 agents: {asker: {scripted: {steps: [{text: "first"}, {ask: "Go on?"}, {text: "done"}]}}}
 server:
   egress: {allow: [127.0.0.0/8]}

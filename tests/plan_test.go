@@ -19,7 +19,7 @@ import (
 )
 
 // plannedDesk is a team whose plans people approve.
-const plannedDesk = `version: v2
+const plannedDesk = `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}"}}
 agents:
   a: {description: Finds facts., scripted: {steps: [{text: "a did {{input}}"}]}}

@@ -51,7 +51,7 @@ func TestResourcesOfTools(t *testing.T) {
 			return fakellm.Turn{Text: "seen: " + last}
 		}
 	})
-	target, _ := fromFile(t, rig.Memory(t), `version: v2
+	target, _ := fromFile(t, rig.Memory(t), `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}"}}
 tools: {shelf: {mcp: {url: "${SHELF}"}, approve: {tools: ["*read_resource"]}}}
 agents: {clerk: {description: Reads., model: m, tools: [shelf]}}

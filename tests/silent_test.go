@@ -31,7 +31,7 @@ func TestS_11_SilentMember(t *testing.T) {
 				if kind == "grpc" {
 					at = fmt.Sprintf("grpc: {address: %q, idle_timeout: 1s}", f.GRPC())
 				}
-				target, _ := fromFile(t, rig.Memory(t), fmt.Sprintf(`version: v2
+				target, _ := fromFile(t, rig.Memory(t), fmt.Sprintf(`version: v1
 agents: {far: {description: Elsewhere., %s}}
 teams: {desk: {members: [{agent: far}], limits: {retry: {attempts: %d, backoff: 10ms}}, workflow: {steps: [{id: one, agent: far}]}}}
 `, at, attempts), nil)

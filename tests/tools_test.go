@@ -228,7 +228,7 @@ func TestToolServerDownAtFirst(t *testing.T) {
 		}
 	}))
 	defer front.Close()
-	target, logs := fromFile(t, rig.Memory(t), `version: v2
+	target, logs := fromFile(t, rig.Memory(t), `version: v1
 models: {pilot: {provider: openai, name: pilot, base_url: "${LLM}"}}
 tools: {sea: {mcp: {url: "${SEA}"}, approve: {tools: [height]}}}
 agents: {pilot: {description: Knows tides., model: pilot, instructions: Help., tools: [sea]}}

@@ -20,7 +20,7 @@ func TestSettings(t *testing.T) {
 	file := filepath.Join(dir, "team.yaml")
 	for name, text := range map[string]string{
 		"score.json": `{"type": "object", "properties": {"score": {"type": "integer"}}}`,
-		"team.yaml": `version: v2
+		"team.yaml": `version: v1
 models:
   m:
     provider: openai

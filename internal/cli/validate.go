@@ -31,8 +31,6 @@ type validation struct {
 	Unstaffed []keyPath `json:"unstaffed,omitempty"`
 	// Doubts lists what is valid and probably not meant.
 	Doubts []doubt `json:"doubts,omitempty"`
-	// Reordered lists steps of workflows that begin later than in previous versions of the server.
-	Reordered []reordered `json:"reordered,omitempty"`
 	// Teams lists the teams that the files define, with their members.
 	Teams []roster `json:"teams,omitempty"`
 }
@@ -45,11 +43,6 @@ type adjusted struct {
 type doubt struct {
 	File string `json:"file"`
 	config.Doubt
-}
-
-type reordered struct {
-	File string `json:"file"`
-	config.Reordered
 }
 
 // keyPath is a key of a file.
@@ -120,13 +113,6 @@ func (s *Shell) notes(file string, def *config.Config) {
 	for _, d := range def.Doubts() {
 		fmt.Fprintf(s.Out, "  %s: warning: %s\n", d.Path, d.Message)
 	}
-	moved := def.Reordered()
-	for _, r := range moved {
-		fmt.Fprintf(s.Out, "  %s:%d:%d  note: %s\n", file, r.Line, r.Col, r)
-	}
-	if len(moved) > 0 {
-		fmt.Fprintln(s.Out, "  "+config.KeepOrder)
-	}
 }
 
 // add adds the notes and teams of a valid file.
@@ -142,9 +128,6 @@ func (v *validation) add(file string, def *config.Config) error {
 	}
 	for _, d := range def.Doubts() {
 		v.Doubts = append(v.Doubts, doubt{file, d})
-	}
-	for _, r := range def.Reordered() {
-		v.Reordered = append(v.Reordered, reordered{file, r})
 	}
 	teams, err := rosters(def)
 	v.Teams = append(v.Teams, teams...)

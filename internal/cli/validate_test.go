@@ -209,51 +209,12 @@ func TestS_40_BoundsOfATeam(t *testing.T) {
 	}
 }
 
-// TestC_02_ReorderedSteps: validate names each step of a version v1 file that no longer begins
-// with the run, and says how to keep the old order. This is not a fault.
-func TestC_02_ReorderedSteps(t *testing.T) {
-	old := "../config/testdata/order/old.yaml"
-	source, err := os.ReadFile(old)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := func(path string) string {
-		t.Helper()
-		var out bytes.Buffer
-		if err := (&Shell{Out: &out}).Validate([]string{path}); err != nil {
-			t.Fatal(err, out.String())
-		}
-		return out.String()
-	}
-	want := old + "  ok\n  " + old + `:12:11  note: step "approve" of team "release" begins after draft; in the previous version it began with the run` + "\n" +
-		"  To keep the old order, put the steps into a group: steps: [{parallel: [...]}]. Where the new order is right, write version: v2.\n"
-	if diff := cmp.Diff(want, shown(old)); diff != "" {
-		t.Error(diff)
-	}
-	v, err := validates(t, string(source))
-	if err != nil || !v.Valid || len(v.Reordered) != 1 || v.Reordered[0].Step != "approve" || v.Reordered[0].File == "" {
-		t.Errorf("%+v: %v", v.Reordered, err)
-	}
-	for name, text := range map[string]string{
-		"of this version": strings.Replace(string(source), "version: v1", "version: v2", 1),
-		"the old order":   strings.Replace(strings.Replace(string(source), "- {id: draft", "- parallel:\n          - {id: draft", 1), "        - {id: approve", "          - {id: approve", 1),
-	} {
-		file := filepath.Join(t.TempDir(), "team.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := shown(file); got != file+"  ok\n" {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-}
-
 // TestDotEnvOfCommands: validate, run and test find the variables that dev finds.
 func TestDotEnvOfCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
 		".env":           "WORD_OF_THE_DOT_ENV=hello\n",
-		"team.yaml":      "version: v2\nagents: {a: {scripted: {steps: [{text: \"${WORD_OF_THE_DOT_ENV}\"}]}}}\nteams: {t: {workflow: {steps: [{id: say, agent: a}]}}}\n",
+		"team.yaml":      "version: v1\nagents: {a: {scripted: {steps: [{text: \"${WORD_OF_THE_DOT_ENV}\"}]}}}\nteams: {t: {workflow: {steps: [{id: say, agent: a}]}}}\n",
 		"team_test.yaml": "version: v1\nscenarios: [{name: says it, send: x, want: {reply: {equals: hello}}}]\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {

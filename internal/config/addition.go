@@ -101,7 +101,7 @@ func (d *document) add(a Addition) {
 		switch key.Value {
 		case "version":
 			if value.Value != "v1" && value.Value != "v2" {
-				d.fault(value, "version "+quote(value.Value)+" is unknown", "write version: v2, or leave it out")
+				d.fault(value, "version "+quote(value.Value)+" is unknown", "write version: v1, or leave it out")
 			}
 		case "agents", "teams":
 			d.addTo(key, value)

@@ -20,12 +20,12 @@ func TestT_11_ValuesThatLetInTooMany(t *testing.T) {
 		"a key of two callers":      {`api_keys: [{name: a, sha256: ` + sum + `}, {name: b, sha256: ` + strings.ToUpper(sum) + `}]`, "sha256 is that of api_keys[0] too"},
 		"no algorithms":             {`jwt: [{name: i, issuer: "https://id.example", audiences: [a], algorithms: []}]`, `"algorithms" is empty`},
 	} {
-		_, err := config.Loader{}.Parse("team.yaml", []byte("version: v2\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {"+c.auth+"}}\n"))
+		_, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {"+c.auth+"}}\n"))
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "team.yaml:3:") {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
-	_, err := config.Loader{}.Parse("team.yaml", []byte("version: v2\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {api_keys: [{name: a, sha256: "+sum+", expires: \"2096-02-29T00:00:00Z\"}]}}\n"))
+	_, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {api_keys: [{name: a, sha256: "+sum+", expires: \"2096-02-29T00:00:00Z\"}]}}\n"))
 	if err != nil {
 		t.Error(err)
 	}
@@ -41,7 +41,7 @@ func TestT_10_PageOfAnIssuer(t *testing.T) {
 		`{client_id: a, resource: "https://team#a"}`: "resource must be an absolute URI without a fragment",
 		`{client_id: a, client_secret: b}`:           "unknown key",
 	} {
-		file := "version: v2\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {jwt: [{name: i, issuer: \"https://id.example\", audiences: [a],\n  page: " + page + "}]}}\n"
+		file := "version: v1\nagents: {a: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {jwt: [{name: i, issuer: \"https://id.example\", audiences: [a],\n  page: " + page + "}]}}\n"
 		_, err := config.Loader{}.Parse("team.yaml", []byte(file))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "team.yaml:4:") {
 			t.Errorf("%s: %v, want %s", page, err, want)

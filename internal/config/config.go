@@ -46,7 +46,6 @@ type Config struct {
 	read        func(string) ([]byte, error)
 	sums        map[string][sha256.Size]byte // of the files that Parse has read, by path
 
-	reordered []Reordered       // steps that follow others because of their position in the list
 	additions map[string]string // by id of an agent or team: the name of the addition that defines it
 	accounts  map[string]string // by id of an agent or team: the account that has made it by the API
 	restored  map[string]bool   // after Restore: ids of the agents whose address does not come from the file
@@ -172,7 +171,8 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
-	c.Server, c.additions, c.reordered = server, d.origins(), d.order(server)
+	order(server)
+	c.Server, c.additions = server, d.origins()
 	c.accounts = c.makers()
 	c.recordMissing(gaps)
 	d.rejectServerOnly(server)

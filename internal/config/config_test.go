@@ -388,7 +388,7 @@ func TestFaultsAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[{"file":"team.yaml","line":1,"col":10,"message":"version \"v3\" is unknown","hint":"write version: v2","source":"version: v3"}]`
+	want := `[{"file":"team.yaml","line":1,"col":10,"message":"version \"v3\" is unknown","hint":"write version: v1","source":"version: v3"}]`
 	if string(b) != want {
 		t.Errorf("got %s", b)
 	}
@@ -475,7 +475,7 @@ agents:
 func TestKeysAsWritten(t *testing.T) {
 	for _, key := range []string{"Head Writer", "writer -> critic", "writer{{ x", "hush!", "system_prompt", "gpt-4o"} {
 		for _, section := range []string{"agents", "models", "teams", "tools"} {
-			fs := faultsOf(t, fmt.Sprintf("version: v2\n%s:\n  %s: {description: x}\n", section, key))
+			fs := faultsOf(t, fmt.Sprintf("version: v1\n%s:\n  %s: {description: x}\n", section, key))
 			if len(fs) == 0 || !strings.Contains(fs.Error(), key) || strings.Contains(fs.Error(), "…") {
 				t.Errorf("%s, %s: %v", section, key, fs)
 			}

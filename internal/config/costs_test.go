@@ -25,7 +25,7 @@ teams:
 // TestC_07_FaultsOfAccounts: the limits of an account name their place, and a limit on money needs
 // prices of everything that is served.
 func TestC_07_FaultsOfAccounts(t *testing.T) {
-	head := `version: v2
+	head := `version: v1
 models: {m: {provider: openai, name: n, base_url: "http://127.0.0.1/v1"}}
 agents:
   b: {description: Writes., model: m, instructions: Write.}

@@ -173,7 +173,7 @@ func (r *restorer) fault(format string, args ...any) {
 // agent gives a remote agent its address and credentials from the current file. It never takes them from
 // an addition that has an agent with the same id, because the author of the addition would then receive
 // the contents of the run. An agent of an addition keeps its stored address, because the addition may have
-// been deleted. An agent of a kind that only earlier versions had is a fault.
+// been deleted.
 func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
 	var now *teamv1.AgentConfig
 	if r.from.Addition(id) == "" {
@@ -181,8 +181,6 @@ func (r *restorer) agent(id string, a *teamv1.AgentConfig) {
 	}
 	r.to.restored[id] = a.GetGrpc().GetAddress() != "" || a.GetA2A().GetCard() != ""
 	switch {
-	case a.GetConformance() != nil: //nolint:staticcheck // earlier versions stored it
-		r.fault("agent %q is of the kind conformance, which is no longer supported", id)
 	case a.GetGrpc().GetAddress() != "", a.GetA2A().GetCard() != "":
 	case a.GetGrpc() != nil && now.GetGrpc() == nil, a.GetA2A() != nil && now.GetA2A() == nil:
 		r.fault("agent %q is no longer configured", id)

@@ -63,7 +63,7 @@ func TestFilesDigest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("team.yaml", `version: v2
+	write("team.yaml", `version: v1
 models: {m: {provider: scripted, file: team.script.yaml}, o: {provider: openai, name: n, api_key: "${file:key.txt}"}}
 agents: {a: {description: d, model: m, instructions: "${file:a prompt.txt}"}, b: {description: d, model: o, instructions: i}}
 `)
@@ -105,7 +105,7 @@ agents: {a: {description: d, model: m, instructions: "${file:a prompt.txt}"}, b:
 func TestLongTextsFromFiles(t *testing.T) {
 	text := strings.Repeat("x", 100<<10)
 	files := fstest.MapFS{
-		"team.yaml": {Data: []byte("version: v2\nagents: {store: {description: \"${file:long}\", scripted: {steps: [{echo: true}]}}, env: {description: \"${file:long}\", scripted: {steps: [{echo: true}]}}}\n")},
+		"team.yaml": {Data: []byte("version: v1\nagents: {store: {description: \"${file:long}\", scripted: {steps: [{echo: true}]}}, env: {description: \"${file:long}\", scripted: {steps: [{echo: true}]}}}\n")},
 		"long":      {Data: []byte(text + "\n")},
 	}
 	c, err := config.Loader{Files: files}.Load("team.yaml")

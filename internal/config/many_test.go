@@ -11,7 +11,7 @@ import (
 func TestManyUnknownNames(t *testing.T) {
 	const n = 3000
 	var b strings.Builder
-	b.WriteString("version: v2\nagents:\n")
+	b.WriteString("version: v1\nagents:\n")
 	for i := range n {
 		fmt.Fprintf(&b, "  agent-with-a-long-name-number-%d: {scripted: {steps: [{echo: true}]}}\n", i)
 	}
@@ -39,7 +39,7 @@ func TestManyUnknownNames(t *testing.T) {
 // TestManySteps: steps in groups count as well.
 func TestManySteps(t *testing.T) {
 	group := strings.TrimSuffix(strings.Repeat("{agent: e}, ", 300), ", ")
-	fs := faultsOf(t, "version: v2\nagents: {e: {scripted: {steps: [{echo: true}]}}}\nteams: {t: {members: [{agent: e}], workflow: {steps: [{parallel: ["+group+"]}]}}}\n")
+	fs := faultsOf(t, "version: v1\nagents: {e: {scripted: {steps: [{echo: true}]}}}\nteams: {t: {members: [{agent: e}], workflow: {steps: [{parallel: ["+group+"]}]}}}\n")
 	if len(fs) != 1 || fs[0].Message != "a workflow has at most 256 steps, with those in groups" {
 		t.Errorf("%.300v", fs)
 	}

@@ -8,7 +8,7 @@ import (
 // TestWhatPeopleWrite: what people write by mistake, or as in other systems, is one fault with the right place and the
 // next step, and shows the words as they are written.
 func TestWhatPeopleWrite(t *testing.T) {
-	const models = "version: v2\nmodels: {m: {provider: openai, name: n, base_url: 'http://127.0.0.1:1/v1', api_key: hushhush}}\n"
+	const models = "version: v1\nmodels: {m: {provider: openai, name: n, base_url: 'http://127.0.0.1:1/v1', api_key: hushhush}}\n"
 	const agents = "agents: {a: {description: d, model: m, instructions: i}, b: {description: e, model: m, instructions: i}}\n"
 	agent := func(keys string) string { return models + "agents: {a: {description: d, model: m, " + keys + "}}\n" }
 	team := func(keys string) string { return models + agents + "teams: {t: {" + keys + "}}\n" }
@@ -22,9 +22,9 @@ func TestWhatPeopleWrite(t *testing.T) {
 		"mcpServers":              {models + agents + "mcpServers: {x: {command: npx}}\n", `team.yaml:4:1  unknown key "mcpServers" (write tools: {NAME: `},
 		"mode":                    {team("mode: supervisor, members: [{agent: a}]"), `team.yaml:4:13  unknown key "mode" (remove it: the mode is the key supervisor, `},
 		"args":                    {models + agents + "tools: {x: {mcp: {command: [npx], args: [-y, x]}}}\n", `team.yaml:4:35  unknown key "args" (write the arguments after the program: command: [PROGRAM, ARGUMENT])`},
-		"a model by its name":     {"version: v2\nagents: {a: {model: gpt-4o, instructions: i}}\n", `team.yaml:2:21  agent "a" uses model "gpt-4o", which is not defined (no models are defined; `},
-		"ollama":                  {"version: v2\nmodels: {m: {provider: ollama, name: n}}\nagents: {a: {model: m, instructions: i}}\n", `team.yaml:2:24  provider "ollama" is unknown (write provider: openai and base_url: http://127.0.0.1:11434/v1)`},
-		"model of a model":        {"version: v2\nmodels: {g: {provider: openai, model: gpt-4o, api_key: hushhush}}\nagents: {a: {model: g, instructions: i}}\n", `team.yaml:2:32  unknown key "model" (did you mean "name"?)`},
+		"a model by its name":     {"version: v1\nagents: {a: {model: gpt-4o, instructions: i}}\n", `team.yaml:2:21  agent "a" uses model "gpt-4o", which is not defined (no models are defined; `},
+		"ollama":                  {"version: v1\nmodels: {m: {provider: ollama, name: n}}\nagents: {a: {model: m, instructions: i}}\n", `team.yaml:2:24  provider "ollama" is unknown (write provider: openai and base_url: http://127.0.0.1:11434/v1)`},
+		"model of a model":        {"version: v1\nmodels: {g: {provider: openai, model: gpt-4o, api_key: hushhush}}\nagents: {a: {model: g, instructions: i}}\n", `team.yaml:2:32  unknown key "model" (did you mean "name"?)`},
 		"names of members":        {team("members: [a, b], supervisor: {rules: [{id: x, when: 'true', finish: a}]}"), `team.yaml:4:23  expected keys and values, got text (write members: [{agent: a}, {agent: b}])`},
 		"names of parallel steps": {steps("{parallel: [a, b]}"), `team.yaml:4:79  expected keys and values, got text (write parallel: [{id: a, agent: a}, {id: b, agent: b}])`},
 		"a limit in lower case":   {team("members: [{agent: a}], limits: {on_limit: ask, max_tokens: 9}, supervisor: {rules: [{id: x, when: 'true', finish: a}]}"), `team.yaml:4:55  unknown value "ask" (did you mean "ASK"?)`},
@@ -56,7 +56,7 @@ func TestAssigns(t *testing.T) {
 
 // TestDoubts: what is valid and probably not meant is said.
 func TestDoubts(t *testing.T) {
-	const head = "version: v2\nmodels: {m: {provider: openai, name: n, base_url: 'http://127.0.0.1:1/v1', api_key: k}}\nagents: {a: {model: m, instructions: i}, b: {description: d, model: m, instructions: i}}\n"
+	const head = "version: v1\nmodels: {m: {provider: openai, name: n, base_url: 'http://127.0.0.1:1/v1', api_key: k}}\nagents: {a: {model: m, instructions: i}, b: {description: d, model: m, instructions: i}}\n"
 	for text, want := range map[string]string{
 		"teams: {t: {members: [{agent: a}], supervisor: {rules: [{id: x, when: 'true', next: [a]}]}}}":             "teams.t.supervisor.rules",
 		"teams: {t: {members: [{agent: a}], supervisor: {rules: [{id: x, when: 'true', finish: a}]}}}":             "",

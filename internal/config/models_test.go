@@ -208,7 +208,7 @@ func TestAddressesOfModelsAndCards(t *testing.T) {
 // TestSettingsFaults: a setting that a provider does not have, or that is out of bounds, is reported at its
 // place, for models and for agents with a model or one of its fallbacks.
 func TestSettingsFaults(t *testing.T) {
-	const base = `version: v2
+	const base = `version: v1
 models:
   fast: {provider: %s, name: n, base_url: 'http://x', settings: %s}
   claude: {provider: anthropic, name: n, base_url: 'http://x'}

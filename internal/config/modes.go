@@ -59,7 +59,7 @@ type PlannedStep struct {
 func Plan(t *teamv1.TeamConfig) []PlannedStep {
 	l := &listing{named: map[string][]*leaf{}}
 	for i, s := range t.GetWorkflow().GetSteps() {
-		l.add(s, s, i, nil)
+		l.add(s, s, i)
 	}
 	var plan []PlannedStep
 	for _, s := range l.steps {

@@ -95,7 +95,7 @@ func TestModes(t *testing.T) {
 // TestS_62_ModelOfTheLeader: the model that plans is a leader's: members without a model use it, a
 // missing key names who needs it, and its cost counts.
 func TestS_62_ModelOfTheLeader(t *testing.T) {
-	const file = `version: v2
+	const file = `version: v1
 models: {m: {provider: openai, name: n}}
 agents: {writer: {description: Writes., instructions: Write.}}
 teams:

@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 )
 
-const secretsFile = `version: v2
+const secretsFile = `version: v1
 models: {m: {provider: openai, name: n, api_key: "${file:model}"}}
 tools:
   web: {mcp: {url: "http://127.0.0.1:1/mcp", bearer: canary-mcp}}
@@ -125,7 +125,7 @@ func TestEncryptionKeys(t *testing.T) {
 		`[{id: a, value: "${CANARY_KEY}"}]`:                              "the server needs CANARY_KEY, which is not set",
 		`[{id: a, value: "${file:canary}"}]`:                             "the server needs ${file:canary}, which cannot be read",
 	} {
-		text := "version: v2\nagents: {a: {description: d, scripted: {steps: [{echo: true}]}}}\nserver:\n  encryption: {keys: " + keys + "}\n"
+		text := "version: v1\nagents: {a: {description: d, scripted: {steps: [{echo: true}]}}}\nserver:\n  encryption: {keys: " + keys + "}\n"
 		_, err := config.Loader{Env: func(string) (string, bool) { return "", false }, Files: fstest.MapFS{"team.yaml": {Data: []byte(text)}}}.Load("team.yaml")
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "team.yaml:4") {
 			t.Errorf("%s: %v, want %q", keys, err, want)
@@ -134,7 +134,7 @@ func TestEncryptionKeys(t *testing.T) {
 		}
 	}
 	for _, value := range []string{valid, strings.TrimRight(valid, "="), strings.Repeat("0f", 32), strings.Repeat("0F", 32), "-_" + valid[2:]} {
-		text := "version: v2\nagents: {a: {description: d, scripted: {steps: [{echo: true}]}}}\nserver: {encryption: {keys: [{id: 2026-11, value: " + value + "}]}}\n"
+		text := "version: v1\nagents: {a: {description: d, scripted: {steps: [{echo: true}]}}}\nserver: {encryption: {keys: [{id: 2026-11, value: " + value + "}]}}\n"
 		c, err := config.Loader{Files: fstest.MapFS{"team.yaml": {Data: []byte(text)}}}.Load("team.yaml")
 		if err != nil {
 			t.Errorf("%s: %v", value, err)
@@ -155,7 +155,7 @@ func TestT_42_AdditionsReadNothing(t *testing.T) {
 		data := fmt.Sprintf("agents: {new: {description: %q, scripted: {steps: [{echo: true}]}}}\n", value)
 		l := config.Loader{
 			Env:       func(string) (string, bool) { return "canary-env", true },
-			Files:     fstest.MapFS{"team.yaml": {Data: []byte("version: v2\nagents: {a: {description: d, scripted: {steps: [{echo: true}]}}}\n")}, "model": {Data: []byte("canary")}},
+			Files:     fstest.MapFS{"team.yaml": {Data: []byte("version: v1\nagents: {a: {description: d, scripted: {steps: [{echo: true}]}}}\n")}, "model": {Data: []byte("canary")}},
 			Additions: []config.Addition{{Name: "new.yaml", Data: []byte(data)}},
 		}
 		_, err := l.Load("team.yaml")

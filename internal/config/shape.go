@@ -13,15 +13,6 @@ var aliases = map[string]string{
 	"orchestrator_agent": "coordinator", "ai_employee": "coordinator", "team_lead": "coordinator",
 }
 
-// removedKeys maps keys that earlier versions accepted to what to do instead. Stored definitions may
-// contain them.
-var removedKeys = map[protoreflect.FullName]string{
-	"team.v1.AgentConfig.conformance": "run the agent for conformance kits as a program of its own: go run ./tools/conformance/agent",
-}
-
-// IsRemoved reports whether a field is a key that earlier versions accepted.
-func IsRemoved(f protoreflect.FieldDescriptor) bool { return removedKeys[f.FullName()] != "" }
-
 // shape checks the nodes against the message definition and reports what the decoder would accept
 // silently or describe badly: duplicate, unknown and contradictory keys, merge keys, YAML aliases,
 // empty and misplaced values. It removes the nodes it reports.
@@ -34,11 +25,6 @@ func (d *document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
 	d.entries(n, func(key, value *yaml.Node) bool {
 		f := m.Fields().ByTextName(key.Value)
 		if f == nil && d.glued(key, known) {
-			d.damage(n)
-			return false
-		}
-		if f != nil && IsRemoved(f) {
-			d.fault(key, quote(key.Value)+" is no longer supported", removedKeys[f.FullName()])
 			d.damage(n)
 			return false
 		}
@@ -211,9 +197,7 @@ func wanted(k yaml.Kind) (what, hint string) {
 func fieldNames(m protoreflect.MessageDescriptor) []string {
 	var names []string
 	for i := range m.Fields().Len() {
-		if f := m.Fields().Get(i); !IsRemoved(f) {
-			names = append(names, f.TextName())
-		}
+		names = append(names, m.Fields().Get(i).TextName())
 	}
 	return names
 }

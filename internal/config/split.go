@@ -1,6 +1,8 @@
 package config
 
 import (
+	"bytes"
+	"errors"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -84,3 +86,12 @@ func (s *splitter) value(section, id string) *yaml.Node {
 }
 
 func scalar(value string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: value} }
+
+// encode encodes nodes as a YAML document.
+func encode(root *yaml.Node) ([]byte, error) {
+	var b bytes.Buffer
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	err := errors.Join(enc.Encode(root), enc.Close())
+	return b.Bytes(), err
+}

@@ -25,7 +25,7 @@ func parse(file string, data []byte) *document {
 	var first, second yaml.Node
 	if err := dec.Decode(&first); err != nil {
 		if errors.Is(err, io.EOF) {
-			d.faultAt(1, 1, "the file is empty", "a file starts with: version: v2")
+			d.faultAt(1, 1, "the file is empty", "a file starts with: version: v1")
 			return d
 		}
 		d.syntax(data, err)
@@ -47,9 +47,9 @@ func parse(file string, data []byte) *document {
 func (d *document) accept(root *yaml.Node) {
 	switch {
 	case root.Kind == yaml.ScalarNode && root.Tag == "!!null":
-		d.faultAt(1, 1, "the file is empty", "a file starts with: version: v2")
+		d.faultAt(1, 1, "the file is empty", "a file starts with: version: v1")
 	case root.Kind != yaml.MappingNode:
-		d.fault(root, "expected keys such as version, agents and teams, got "+kindOf(root), "a file starts with: version: v2")
+		d.fault(root, "expected keys such as version, agents and teams, got "+kindOf(root), "a file starts with: version: v1")
 	default:
 		d.root = root
 	}

@@ -75,7 +75,7 @@ func (s *setup) run(json bool) (string, int) {
 			server += ", " + key + ": 127.0.0.1:0"
 		}
 	}
-	file := fmt.Sprintf("version: v2\nserver: {%s}\nagents: {%s}\nmodels: {%s}\ntools: {%s}\n", server, s.agents, s.models, s.tools)
+	file := fmt.Sprintf("version: v1\nserver: {%s}\nagents: {%s}\nmodels: {%s}\ntools: {%s}\n", server, s.agents, s.models, s.tools)
 	var out bytes.Buffer
 	shell := &cli.Shell{Out: &out, Talk: &out, JSON: json}
 	code := shell.Exit(shell.Doctor(s.Context(), s.write("team.yaml", file), s.flags))
@@ -362,7 +362,7 @@ func TestBesideAServerThatRequiresCertificates(t *testing.T) {
 	issue()
 	testcerts.Write(t, s.dir, "ca.pem", ca.PEM)
 	const settings = `auth: {mtls: [{san: ann.example, name: ann}]}, tls: {cert: cert.pem, key: key.pem, client_ca: ca.pem, client: REQUIRED}`
-	r := startWith(t, s.write("running.yaml", "version: v2\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: {"+settings+"}\n"))
+	r := startWith(t, s.write("running.yaml", "version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: {"+settings+"}\n"))
 	s.server += `, http: "` + r.HTTP + `", grpc: "` + r.GRPC + `", ` + settings
 	out, code := s.run(false)
 	for _, listener := range []string{"http: a server with the certificate of server.tls serves " + r.HTTP, "grpc: a server with the certificate of server.tls serves " + r.GRPC} {

@@ -15,7 +15,7 @@ func keysOf(id, value string) []secret.Key { return []secret.Key{{ID: id, Value:
 // startServer serves an agent with a store until the end of the test.
 func startServer(t *testing.T, url string) *serve.Running {
 	t.Helper()
-	def, err := config.Loader{}.Parse("team.yaml", []byte("version: v2\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\n"))
+	def, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package manage
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,31 +26,6 @@ type document struct {
 	// named returns the field of a contract that a path of the document was made from; nil if the
 	// document was not made from a contract.
 	named func(path []any) string
-}
-
-// orderHeader begins the stored form of a document whose workflows run in the listed order. It is a
-// YAML document of its own, so that earlier versions of the server, which start each step without
-// after at the beginning of the run, reject the record instead of running it in another order.
-const orderHeader = "format: 2\n---\n"
-
-// record returns the stored form of a document. A document that has the same meaning in all
-// versions is stored unchanged.
-func record(data []byte) []byte {
-	if (config.Addition{Data: data}).DependsOnOrder() {
-		return append([]byte(orderHeader), data...)
-	}
-	return data
-}
-
-// recorded returns the document of a stored record. If the record was stored by an earlier version
-// of the server, which starts each step without after at the beginning of the run, the document may
-// have to be rewritten to keep that meaning; changed reports that it was.
-func recorded(data []byte) (document []byte, changed bool) {
-	if rest, ok := bytes.CutPrefix(data, []byte(orderHeader)); ok {
-		return rest, false
-	}
-	now := config.Addition{Data: data}.SideBySide()
-	return now, !bytes.Equal(now, data)
 }
 
 // teamDocument returns the document of a team: the given YAML, or one made from the given message.

@@ -2,10 +2,8 @@ package manage
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
@@ -25,7 +23,6 @@ type state struct {
 // entry is an entry of the catalog and what it defines.
 type entry struct {
 	catalog.Entry                 // Data is the document, not its stored form
-	previous      bool            // an earlier server version with another order of steps stored it, and Data was rewritten
 	outline       *config.Outline // nil if the document cannot be parsed
 	def           *config.Config  // the file with this entry and those it refers to; nil if the entry is not served
 	faults        config.Faults   // why the entry is not served
@@ -54,8 +51,7 @@ func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 			continue
 		}
 		made := &entry{Entry: e}
-		made.Data, made.previous = recorded(e.Data)
-		made.outline, _ = config.Addition{Name: e.ID, Data: made.Data}.Outline() // faults are reported with the definition
+		made.outline, _ = config.Addition{Name: e.ID, Data: e.Data}.Outline() // faults are reported with the definition
 		next.entries[e.ID], stale[e.ID] = made, true
 	}
 	touched := map[string]bool{} // ids whose definition may have changed
@@ -209,33 +205,6 @@ func missingParts(e *entry) error {
 	return err.With(e.ID, e.faults[0].Message)
 }
 
-// reordered returns a fault for each step that would start later in now, the entry that replaces e,
-// although it starts at the beginning of a run in e. It returns nil if e is nil, if e was not stored
-// by an earlier server version with another order of steps, or if now declares version v2.
-func (e *entry) reordered(now *entry) (faults config.Faults) {
-	if e == nil || !e.previous || now.outline.Version() == "v2" {
-		return nil
-	}
-	var first []string // steps that begin with the run
-	if e.def != nil {
-		for _, s := range config.Plan(e.def.Server.GetTeams()[e.ID]) {
-			if len(s.After) == 0 {
-				first = append(first, s.ID)
-			}
-		}
-	}
-	for _, r := range now.def.ReorderedOf(now.ID) {
-		if slices.Contains(first, r.Step) {
-			faults = append(faults, config.Fault{
-				File: now.ID, Line: r.Line, Col: r.Col,
-				Message: fmt.Sprintf("step %q starts with the run in the stored team, but would start after %s here", r.Step, strings.Join(r.After, ", ")),
-				Hint:    "to keep the order, put the steps into a parallel group; to change it, set after, or write version: v2 in the YAML",
-			})
-		}
-	}
-	return faults
-}
-
 // commit sets the version of the catalog and of the entries that the change put.
 func (s *state) commit(version int64) {
 	s.version = version
@@ -259,9 +228,6 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 	for _, p := range c.Put {
 		switch e := next.entries[p.ID]; {
 		case e.def != nil:
-			if faults := s.entries[p.ID].reordered(e); len(faults) > 0 {
-				return invalid(violations(faults, func(f config.Fault) string { return field(e, f) }))
-			}
 		case slices.ContainsFunc(e.faults, func(f config.Fault) bool { return f.File == e.ID }):
 			return invalid(violations(e.faults, func(f config.Fault) string { return field(e, f) }))
 		default:

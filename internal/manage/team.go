@@ -371,7 +371,7 @@ func remove(id string, who a2a.Caller, etag string, find find) change {
 // milliseconds, the precision of the stores.
 func (m *Manager) put(d document, account string, who a2a.Caller, created time.Time) catalog.Change {
 	return catalog.Change{Put: []catalog.Entry{{
-		ID: d.id, Data: record(d.data), Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond),
+		ID: d.id, Data: d.data, Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond),
 		Account: account, ChangedBy: who.Owner(),
 	}}}
 }

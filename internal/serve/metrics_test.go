@@ -68,7 +68,7 @@ func TestT_45_SameAddress(t *testing.T) {
 		{`{http: "127.0.0.1:0", grpc: "127.0.0.1:0", metrics: "127.0.0.1:0"}`, "", "", "", ""},
 		{`{http: "127.0.0.1:0", grpc: "off", metrics: "127.0.0.1:0"}`, "", "", "", ""},
 	} {
-		def, err := config.Loader{}.Parse("team.yaml", []byte("version: v2\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: "+c.settings+"\n"))
+		def, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\nserver: "+c.settings+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

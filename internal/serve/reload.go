@@ -172,7 +172,6 @@ func (p *logReporter) applied(to reloaded) {
 		p.log.Info("configuration unchanged", of...)
 	default:
 		p.log.Info("configuration reloaded", of...)
-		warnReordered(to.file, p.log)
 		warnUnheld(to.file, p.log)
 	}
 	if len(to.pending) > 0 {

@@ -278,16 +278,8 @@ func startServer(ctx context.Context, def *config.Config, o resources, c server.
 	if err != nil {
 		return nil, errors.Join(err, o.close())
 	}
-	warnReordered(def, c.Log)
 	c.Meter, c.NamedInMetrics, c.Tracing = o.telemetry.meter(), live.inFile, o.telemetry.tracing(def, live.secrets)
 	return startLive(ctx, live, o, c)
-}
-
-// warnReordered logs the steps whose place in their list has a meaning that it did not have in earlier versions.
-func warnReordered(def *config.Config, log *zap.Logger) {
-	for _, r := range def.Reordered() {
-		log.Warn(r.String()+". "+config.KeepOrder, zap.Int("line", r.Line))
-	}
 }
 
 // warnUnheld logs each question whose required role no configured key or client has.

@@ -117,7 +117,7 @@ func TestTwoServers(t *testing.T) {
 // says, without passwords.
 func TestStoreOfTheCommandLine(t *testing.T) {
 	core, logged := observer.New(zap.WarnLevel)
-	def := define(t, "version: v2\nagents: {parrot: {description: Repeats., scripted: {steps: [{echo: true}]}}}\nserver: {store: \"postgres://team:pa55@127.0.0.1:1/team\"}\n", nil)
+	def := define(t, "version: v1\nagents: {parrot: {description: Repeats., scripted: {steps: [{echo: true}]}}}\nserver: {store: \"postgres://team:pa55@127.0.0.1:1/team\"}\n", nil)
 	r, err := Start(t.Context(), def, Config{HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Store: "sqlite:" + filepath.Join(t.TempDir(), "team.db"), Log: zap.New(core)})
 	if err != nil {
 		t.Fatal(err)

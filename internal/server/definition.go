@@ -62,9 +62,7 @@ func jsonNames(d protoreflect.MessageDescriptor) (by map[string]protoreflect.Fie
 	by, _ = protoNames(d)
 	for _, fd := range slices.Collect(maps.Values(by)) {
 		by[fd.JSONName()] = fd
-		if !config.IsRemoved(fd) {
-			named = append(named, fd.JSONName())
-		}
+		named = append(named, fd.JSONName())
 	}
 	return by, named
 }

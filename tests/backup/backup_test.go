@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { rig.VerifyMain(m) }
 
 // file has an agent that answers at once, one that works for a while, and one that waits for an answer.
 const file = `
-version: v2
+version: v1
 agents:
   echo: {scripted: {steps: [{echo: true}]}}
   slow: {scripted: {steps: [{delay_ms: 1500}, {echo: true}]}}

@@ -240,7 +240,7 @@ func TestChart_Autoscaling(t *testing.T) {
 
 func TestChart_Settings(t *testing.T) {
 	r := decode(t, image+`
-config: "version: v2\nagents: {parrot: {description: Repeats., scripted: {steps: [{echo: true}]}}}\n"
+config: "version: v1\nagents: {parrot: {description: Repeats., scripted: {steps: [{echo: true}]}}}\n"
 files: {script.yaml: "agents: {}\n", prompt.md: "Write\n\n- clearly\n"}
 secretName: ""
 env: [{name: OPENAI_API_KEY, valueFrom: {secretKeyRef: {name: models, key: openai}}}]

@@ -29,7 +29,7 @@ import (
 
 // cappedFile is the configuration file of the tests of accounts. The prices are those of pricedFile.
 // No run has a limit of its own.
-const cappedFile = `version: v2
+const cappedFile = `version: v1
 models:
   m: {provider: openai, name: m, base_url: "LLM", api_key: k, price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120}
 agents:

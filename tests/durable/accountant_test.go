@@ -23,7 +23,7 @@ import (
 // pricedFile is the configuration file of TestS_60_Accountant. In millionths of a USD, an input token
 // costs 1, a cached one 0.1, an output token 2, and a task of the clerk, an agent on another server
 // that reports no cost, 500. Each run may cost 2000.
-const pricedFile = `version: v2
+const pricedFile = `version: v1
 models:
   m: {provider: openai, name: m, base_url: "LLM", api_key: k, price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120, idle_timeout: 2s, fallback: [n]}
   n: {provider: openai, name: n, base_url: "LLM", api_key: k, price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120}

@@ -20,7 +20,7 @@ import (
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-const askingFile = `version: v2
+const askingFile = `version: v1
 models: {script: {provider: scripted, file: s.yaml}}
 tools: {bank: {mcp: {url: "${BANK}", effects: {pay: %s}, elicit: {}}}}
 agents: {clerk: {model: script, tools: [bank]}}

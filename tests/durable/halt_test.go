@@ -46,7 +46,7 @@ func haltFile(llm, card string) string {
 		}
 		return strings.Join(list, ", ")
 	}
-	return fmt.Sprintf(`version: v2
+	return fmt.Sprintf(`version: v1
 models:
   m: {provider: openai, name: model-m, base_url: %q, api_key: k}
   n: {provider: openai, name: model-n, base_url: %q, api_key: k}

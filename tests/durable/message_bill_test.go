@@ -76,7 +76,7 @@ func messageFile(url string) string {
 		text := strings.ReplaceAll(s.teams, "on_open_delegations: DETACH", "on_open_delegations: APART")
 		teams.WriteString(strings.ReplaceAll(k.Replace(text), "APART", "DETACH"))
 	}
-	return "version: v2\nmodels:" + models.String() + "\nagents:" + agents.String() + "\nteams:" + teams.String() + "\n"
+	return "version: v1\nmodels:" + models.String() + "\nagents:" + agents.String() + "\nteams:" + teams.String() + "\n"
 }
 
 // turnOf returns how a model of messageFile answers: leaders give work to all members for each message that they

@@ -44,7 +44,7 @@ const (
 )
 
 // cutConfig has agents whose steps take some time.
-const cutConfig = `version: v2
+const cutConfig = `version: v1
 agents:
   walker: {scripted: {steps: [{delay_ms: 400}, {text: "{{input}}."}]}}
 teams:

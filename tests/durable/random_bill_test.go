@@ -31,7 +31,7 @@ import (
 
 // randomFile is the configuration file of TestS_60_RandomRuns: workflows, one of them with work at the same
 // time, and a leader that calls them; models of two providers, with fallbacks that cost more.
-const randomFile = `version: v2
+const randomFile = `version: v1
 models:
   m: {provider: openai, name: m, base_url: "LLM", api_key: k, price: {input: 1, output: 2, cached_input: 0.1}, max_output_tokens: 120, idle_timeout: 2s, fallback: [n]}
   n: {provider: anthropic, name: n, base_url: "ROOT", api_key: k, price: {input: 3, output: 5}, max_output_tokens: 90, idle_timeout: 2s}

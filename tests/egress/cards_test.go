@@ -57,7 +57,7 @@ func (p *peer) called() []string {
 func house(t testing.TB, kind, egress string) rig.Target {
 	t.Helper()
 	needNetwork(t)
-	file := fmt.Sprintf(`version: v2
+	file := fmt.Sprintf(`version: v1
 agents: {far: {description: Far., %s}}
 server:
   egress: {allow: [%s]}
@@ -189,7 +189,7 @@ func TestT_14_SharedConnections(t *testing.T) {
 	receive(t, "10.0.0.9:8080", private.ServeHTTP)
 	public.name("JSONRPC", "http://10.0.0.9:8080/")
 	private.name("JSONRPC", "http://10.0.0.9:8080/")
-	file := `version: v2
+	file := `version: v1
 agents:
   far: {description: Far., a2a: {card: "http://agent.example:8080"}}
   near: {description: Near., a2a: {card: "http://10.0.0.9:8080"}}

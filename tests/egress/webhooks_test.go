@@ -392,7 +392,7 @@ func TestT_19_ConfigurationsOfATask(t *testing.T) {
 // made over the API; serve does only what its file allows.
 func TestT_14_DevAllowsThisMachine(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "team.yaml")
-	text := "version: v2\nagents: {asks: {description: Asks., scripted: {steps: [{ask: \"which?\"}]}}}\n"
+	text := "version: v1\nagents: {asks: {description: Asks., scripted: {steps: [{ask: \"which?\"}]}}}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

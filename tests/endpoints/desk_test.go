@@ -163,7 +163,7 @@ func (w *wiretap) serve(t *testing.T) string {
 		t.Fatal("the README has no rules of a desk")
 	}
 	var file strings.Builder
-	fmt.Fprintf(&file, "version: v2\nmodels:\n  small: {provider: openai, name: smollm2, base_url: %q, api_key: %s, max_output_tokens: 256, context_window: %d}\nagents:\n", w.URL+"/v1", key, window)
+	fmt.Fprintf(&file, "version: v1\nmodels:\n  small: {provider: openai, name: smollm2, base_url: %q, api_key: %s, max_output_tokens: 256, context_window: %d}\nagents:\n", w.URL+"/v1", key, window)
 	for seed := 1; seed <= seeds; seed++ {
 		fmt.Fprintf(&file, "  writer%d: {description: Writes texts., model: small, instructions: Write clearly., settings: {seed: %d}}\n", seed, seed)
 		fmt.Fprintf(&file, "  critic%d: {description: Scores texts., model: small, instructions: 'Answer with {\"score\": 0 to 10}.', output_schema: score.json, settings: {seed: %d}}\n", seed, seed)

@@ -21,7 +21,7 @@ import (
 )
 
 // filesTeam has an agent for each API of a provider, and one whose model takes no files.
-const filesTeam = `version: v2
+const filesTeam = `version: v1
 models:
   claude: {provider: anthropic, name: claude, base_url: %[1]q, api_key: none}
   gpt: {provider: openai, name: gpt, base_url: "%[1]s/v1", api_key: none, accepts: ["image/*", application/pdf]}

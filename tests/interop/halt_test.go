@@ -42,7 +42,7 @@ func (a countedAgent) Cancel(ctx context.Context, req *a2asrv.ExecutorContext) i
 }
 
 // haltTeam has the agent at an address as a member.
-const haltTeam = `version: v2
+const haltTeam = `version: v1
 agents: {far: {description: Works elsewhere., a2a: {card: %q, binding: %q}}}
 teams: {relay: {members: [{agent: far}], workflow: {steps: [{id: pass, agent: far}]}}}
 `

@@ -19,7 +19,7 @@ import (
 )
 
 // serversFile has an agent with the tools of MCP servers of others.
-const serversFile = `version: v2
+const serversFile = `version: v1
 models: {fake: {provider: openai, name: fake, base_url: %q, api_key: key}}
 tools:
   everything: {mcp: {command: [%[2]q, %[3]q, stdio], elicit: {}, timeouts: {call: 1s}}}

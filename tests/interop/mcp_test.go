@@ -23,7 +23,7 @@ const cyclesVariable = "INTEROP_APPROVED_CALLS"
 
 // approvedFile has an agent whose model follows a script, and the file system server of the MCP project.
 // Its edit_file is neither safe nor idempotent.
-const approvedFile = `version: v2
+const approvedFile = `version: v1
 models: {script: {provider: scripted, file: calls.yaml}}
 tools: {files: {mcp: {command: [%q, %q, %q], allow: [edit_file]}, approve: {}}}
 agents: {clerk: {description: Appends., model: script, tools: [files]}}

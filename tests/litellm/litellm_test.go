@@ -247,7 +247,7 @@ func TestS_60_ThroughLiteLLM(t *testing.T) {
 	}
 	llm := fakellm.New(t)
 	p := startProxy(t, llm, models)
-	file := "version: v2\nmodels:\n"
+	file := "version: v1\nmodels:\n"
 	agents := "agents:\n"
 	for i, m := range models {
 		base := map[string]string{"openai": p.url + "/v1", "anthropic": p.url}[m.Provider]

@@ -17,7 +17,7 @@ import (
 )
 
 // guardedFile has agents with each kind of access, and callers of two accounts who all manage teams.
-const guardedFile = `version: v2
+const guardedFile = `version: v1
 models:
   m: {provider: openai, name: m, base_url: "${LLM}", api_key: k}
   open: {api: true, provider: openai, name: m, base_url: "${LLM}", api_key: k}

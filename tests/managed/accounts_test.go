@@ -203,7 +203,7 @@ var asked atomic.Int64
 // account, for which it has reserved from the beginning.
 func TestC_07_AnAccountsLastTurn(t *testing.T) {
 	const limit = 4500
-	file := `version: v2
+	file := `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}", api_key: k, max_output_tokens: 200}}
 agents: {helper: {description: Helps., scripted: {steps: [{text: "help with {{input}}"}]}}}
 teams:

@@ -19,7 +19,7 @@ import (
 )
 
 // apartFile has callers of two accounts who may do everything but administer the server, and bob, who makes their keys.
-const apartFile = `version: v2
+const apartFile = `version: v1
 agents: {parrot: {api: true, scripted: {steps: [{text: "parrot: {{input}}"}]}}}
 server:
   default_agent: parrot

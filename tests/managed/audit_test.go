@@ -18,7 +18,7 @@ import (
 )
 
 // auditedFile has an administrator, a caller of the same account, and one of another account.
-const auditedFile = `version: v2
+const auditedFile = `version: v1
 agents: {parrot: {api: true, scripted: {steps: [{echo: true}]}}}
 server:
   auth:

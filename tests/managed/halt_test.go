@@ -17,7 +17,7 @@ import (
 
 // haltedFile has a team for each kind of subject: the pair has a team as its first member, the asker
 // asks a person, and the seeker works with a tool.
-const haltedFile = `version: v2
+const haltedFile = `version: v1
 models:
   m: {provider: openai, name: model-m, base_url: "${LLM}", api_key: k}
   spare: {provider: openai, name: model-spare, base_url: "${LLM}", api_key: k}

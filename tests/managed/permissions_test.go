@@ -202,7 +202,7 @@ func TestT_6_PermissionMatrix(t *testing.T) {
 		key("only-"+name, p)
 		key("without-"+name, a2a.EveryPermission&^p)
 	}
-	h := open(t, rig.Memory(t), "version: v2\nagents: {x: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {api_keys: ["+strings.Join(keys, ", ")+"]}}\n", fakellm.New(t))
+	h := open(t, rig.Memory(t), "version: v1\nagents: {x: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {api_keys: ["+strings.Join(keys, ", ")+"]}}\n", fakellm.New(t))
 	conn, err := grpc.NewClient(h.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

@@ -215,8 +215,6 @@ func TestS_40_Refused(t *testing.T) {
 			{"R-002-5.4 a member that is not there", create("teams:\n  t: {members: [{agent: nobody}], " + rules("nobody") + "}"), bad, config, []string{"yaml:2:25"}, "nobody"},
 			{"R-001-07 an unknown model", create("agents:\n  w: {model: gpt, instructions: x}\nteams:\n  t: {members: [{agent: w}], " + rules("w") + "}"), bad, config, []string{"yaml:2:14"}, `uses model "gpt"`},
 			{"R-001-08 an unknown tool", create("agents:\n  w: {model: m, instructions: x, tools: [saw]}\nteams:\n  t: {members: [{agent: w}], " + rules("w") + "}"), bad, config, []string{"yaml:2:42"}, "saw"},
-			{"a removed kind", create("agents:\n  w: {conformance: {}}\nteams:\n  t: {members: [{agent: w}], " + rules("w") + "}"), bad, config, []string{"yaml:2:7"}, "no longer supported; run the agent for conformance kits as a program of its own: go run ./tools/conformance/agent"},
-			{"a removed kind of an agent", agents("w", &teamv1.AgentConfig{Conformance: &teamv1.ConformanceAgent{}}), bad, config, []string{"config.conformance"}, "go run ./tools/conformance/agent"}, //nolint:staticcheck // clients of earlier versions send it
 			{"C-10 a zero", create("teams:\n  t:\n    members: [{agent: writer}]\n    coordinator: {leader: {model: m, instructions: x}}\n    limits: {max_delegations: 0}"), bad, config, []string{"yaml:5:31"}, "max_delegations"},
 			{"C-10 a negative", create("teams:\n  t:\n    members: [{agent: writer}]\n    coordinator: {leader: {model: m, instructions: x}}\n    limits: {max_steps: -1}"), bad, config, []string{"yaml:5:25"}, "max_steps"},
 			{"C-11 65 members", create("teams:\n  t:\n    members: [" + strings.Repeat("{agent: writer, id: m}, ", 65) + "]\n    coordinator: {leader: {model: m, instructions: x}}"), bad, config, nil, "64"},

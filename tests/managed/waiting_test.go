@@ -89,7 +89,7 @@ func TestS_59_WaitingRun(t *testing.T) {
 // TestS_59_WaitingRunOfTheFile: the same for a team of the configuration file, across a restart with another file.
 func TestS_59_WaitingRunOfTheFile(t *testing.T) {
 	file := func(member, says string) string {
-		return fmt.Sprintf(`version: v2
+		return fmt.Sprintf(`version: v1
 agents: {%[1]s: {scripted: {steps: [{text: %[2]q}]}}}
 teams: {t: {members: [{agent: %[1]s}], workflow: {steps: [{id: ask, human: {question: "Go on?"}}, {id: say, agent: %[1]s}]}}}
 server: {auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}"}, {name: bob, account: acme, sha256: "${BOB}"}, {name: eve, account: other, sha256: "${EVE}"}]}}

@@ -229,7 +229,7 @@ func (s *underTest) attack(t *testing.T, name, far string, lasts time.Duration) 
 
 // configuration has the defaults, two accounts, and the agents that are attacked. The address of metrics and those of
 // other servers are the only further keys.
-const configuration = `version: v2
+const configuration = `version: v1
 models:
   far: {provider: openai, name: m, base_url: "http://FAR/v1", api_key: k}
 tools:

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { rig.VerifyMain(m) }
 
-const file = `version: v2
+const file = `version: v1
 models:
   small: {provider: openai, name: small, base_url: "${LLM}", api_key: none, price: {input: 1, output: 2}}
 agents:

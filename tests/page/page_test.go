@@ -572,7 +572,7 @@ func payer(t *testing.T) string {
 // TestS_51_QuestionsWithData: a question in data is shown, and answered with data.
 func TestS_51_QuestionsWithData(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "team.yaml")
-	if err := os.WriteFile(file, []byte("version: v2\nagents: {payer: {a2a: {card: "+payer(t)+"}}}\nteams: {desk: {workflow: {steps: [{id: pay, agent: payer}]}}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("version: v1\nagents: {payer: {a2a: {card: "+payer(t)+"}}}\nteams: {desk: {workflow: {steps: [{id: pay, agent: payer}]}}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p, server := open(t, 1280, 900), interoprig.Serve(t, interoprig.BuildServer(t), file).URL

@@ -21,7 +21,7 @@ import (
 func issuerServer(t *testing.T, issuer, more, page string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "team.yaml")
-	config := fmt.Sprintf(`version: v2
+	config := fmt.Sprintf(`version: v1
 agents: {parrot: {description: Repeats., scripted: {steps: [{echo: true}]}}}
 teams: {zoo: {name: Zoo, description: Has the parrot say it., workflow: {steps: [{id: say, agent: parrot}]}}}
 server:
@@ -181,7 +181,7 @@ func TestR_003_31_SignInRefused(t *testing.T) {
 		p := open(t, 1280, 900)
 		provider := newProvider(t, "")
 		file := filepath.Join(t.TempDir(), "team.yaml")
-		config := fmt.Sprintf("version: v2\nagents: {parrot: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {jwt: [{name: corp, issuer: %q, audiences: [else], page: {client_id: team-monitor, scopes: [openid, offline_access]}}]}}\n", provider.url)
+		config := fmt.Sprintf("version: v1\nagents: {parrot: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {jwt: [{name: corp, issuer: %q, audiences: [else], page: {client_id: team-monitor, scopes: [openid, offline_access]}}]}}\n", provider.url)
 		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,7 @@ import (
 
 func TestMain(m *testing.M) { rig.VerifyMain(m) }
 
-const file = `version: v2
+const file = `version: v1
 models:
   echoing: {provider: openai, name: m, base_url: "${WEB}/model", api_key: "${file:model.key}"}
   worker: {provider: openai, name: worker, base_url: "${LLM}", api_key: "${WORKER}"}
@@ -338,7 +338,7 @@ func calls(t *testing.T, c rig.Client, web string, secrets canaries, note func(p
 func commands(t *testing.T, server, key, dir string, out io.Writer) {
 	t.Helper()
 	put(t, dir, "own.yaml", []byte("agents: {own: {description: \"${file:model.key} ${OTHER}\", scripted: {steps: [{echo: true}]}}}\n"))
-	put(t, dir, "good.yaml", []byte("version: v2\nteams: {good: {members: [{agent: asks}], supervisor: {rules: [{id: a, when: \"turn == 1\", next: [asks]}, {id: b, when: \"true\", finish: asks}]}}}\n"))
+	put(t, dir, "good.yaml", []byte("version: v1\nteams: {good: {members: [{agent: asks}], supervisor: {rules: [{id: a, when: \"turn == 1\", next: [asks]}, {id: b, when: \"true\", finish: asks}]}}}\n"))
 	level := zapcore.DebugLevel
 	s := &cli.Shell{Out: out, Talk: out, Server: server, Token: key, JSON: true, Level: &level}
 	if err := s.Validate([]string{filepath.Join(dir, "team.yaml")}); err == nil {
@@ -385,7 +385,7 @@ func badStores(t *testing.T, def *config.Config, secrets canaries, out io.Writer
 // badProgram starts a server with a tool that prints its environment and ends.
 func badProgram(t *testing.T, secrets canaries, log *zap.Logger, out io.Writer) {
 	t.Helper()
-	const file = `version: v2
+	const file = `version: v1
 models: {m: {provider: openai, name: m, base_url: "http://127.0.0.1:1", api_key: none}}
 tools: {here: {mcp: {required: true, command: [sh, -c, "echo my token is $TOKEN >&2; printf $TOKEN >&2; exit 7"], env: {TOKEN: "${PROGRAM}"}}}}
 agents: {works: {description: Works., model: m, instructions: Work., tools: [here]}}

@@ -32,7 +32,7 @@ func TestS_66_MemberOfAdkGo(t *testing.T) {
 	}
 	t.Cleanup(func() { adk.End(syscall.SIGTERM) })
 	t.Setenv("OTEL_SERVICE_NAME", "front")
-	s := whole.Open(t, rig.SQLite(t), fmt.Sprintf(`version: v2
+	s := whole.Open(t, rig.SQLite(t), fmt.Sprintf(`version: v1
 agents:
   far: {description: Echoes., a2a: {card: "%s.well-known/agent-card.json"}}
 teams:

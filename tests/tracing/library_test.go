@@ -114,7 +114,7 @@ func started(t testing.TB, settings string, log *lines) (*serve.Running, error) 
 // startedWith starts a server with an agent and the rest of a file.
 func startedWith(t testing.TB, rest string, log *lines) (*serve.Running, error) {
 	t.Helper()
-	def, err := config.Loader{}.Parse("team.yaml", []byte("version: v2\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\n"+rest))
+	def, err := config.Loader{}.Parse("team.yaml", []byte("version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}}\n"+rest))
 	if err != nil {
 		t.Fatal(err)
 	}

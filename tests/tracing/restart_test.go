@@ -116,7 +116,7 @@ func killedAndContinued(t *testing.T, place rig.Place) {
 		return fakellm.Turn{Text: "lost", Gate: gate}
 	})
 	path := filepath.Join(t.TempDir(), "team.yaml")
-	file := strings.ReplaceAll(`version: v2
+	file := strings.ReplaceAll(`version: v1
 models:
   small: {provider: openai, name: small, base_url: "LLM", api_key: none, price: {input: 3, output: 7.5}}
   slow: {provider: openai, name: slow, base_url: "LLM", api_key: none, price: {input: 3, output: 7.5}}

@@ -130,7 +130,7 @@ func newWorld(t *testing.T, s settings) *world {
 		}
 		return fakellm.Turn{Text: "said " + canary + " with " + apiKey, Usage: usage}
 	})
-	const models = `version: v2
+	const models = `version: v1
 models:
   small: {provider: openai, name: small, base_url: "${LLM}", api_key: ` + apiKey + `, price: {input: 3, output: 7.5}%s}
 `

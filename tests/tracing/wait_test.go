@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/tests/rig/whole"
 )
 
-const waits = `version: v2
+const waits = `version: v1
 agents:
   asks: {scripted: {steps: [{ask: "which?"}, {text: "{{answer}}"}]}}
   slips: {scripted: {steps: [{fail: 1}, {text: done}]}}

@@ -105,7 +105,7 @@ func (h *house) furnish() {
 }
 
 // stored is a team that is not in the file.
-const stored = `version: v2
+const stored = `version: v1
 teams:
   stored:
     limits: {timeout: 876000h, member_timeout: 876000h}

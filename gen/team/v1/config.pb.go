@@ -303,7 +303,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24, 0}
 }
 
 // Value is the word in the file.
@@ -364,7 +364,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32, 0}
 }
 
 // Value is the word in the file.
@@ -421,7 +421,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
 }
 
 // Value is the word in the file.
@@ -478,7 +478,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
 }
 
 // Value is the word in the file.
@@ -535,7 +535,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46, 0}
 }
 
 // Value is the word in the file.
@@ -588,7 +588,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49, 0}
 }
 
 // Value is the word in the file.
@@ -641,7 +641,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72, 0}
 }
 
 // Value is the word in the file.
@@ -755,7 +755,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74, 0}
 }
 
 // Value is the word in the file.
@@ -824,14 +824,13 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
 type ServerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Version of the format: v2. A v1 file has the same meaning, but validate lists the workflow
-	// steps that started earlier in the previous version. Required.
+	// Version of the format: v1. Required.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Models by name.
 	Models map[string]*ModelConfig `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1910,11 +1909,6 @@ type AgentConfig struct {
 	InputModes []string `protobuf:"bytes,14,rep,name=input_modes,json=inputModes,proto3" json:"input_modes,omitempty"`
 	// Media types of parts in answers; unset means text/plain and application/json.
 	OutputModes []string `protobuf:"bytes,15,rep,name=output_modes,json=outputModes,proto3" json:"output_modes,omitempty"`
-	// Removed, and rejected: only definitions that earlier versions stored contain it.
-	// (-- jsonschema:ignore --)
-	//
-	// Deprecated: Marked as deprecated in team/v1/config.proto.
-	Conformance *ConformanceAgent `protobuf:"bytes,16,opt,name=conformance,proto3" json:"conformance,omitempty"`
 	// Additions to its card for authenticated callers. The first entry that matches the caller is
 	// used.
 	ExtendedCard []*ExtendedCard `protobuf:"bytes,17,rep,name=extended_card,json=extendedCard,proto3" json:"extended_card,omitempty"`
@@ -2072,14 +2066,6 @@ func (x *AgentConfig) GetInputModes() []string {
 func (x *AgentConfig) GetOutputModes() []string {
 	if x != nil {
 		return x.OutputModes
-	}
-	return nil
-}
-
-// Deprecated: Marked as deprecated in team/v1/config.proto.
-func (x *AgentConfig) GetConformance() *ConformanceAgent {
-	if x != nil {
-		return x.Conformance
 	}
 	return nil
 }
@@ -2325,43 +2311,6 @@ func (*CardAccess) Descriptor() ([]byte, []int) {
 	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
-// ConformanceAgent was an agent for conformance kits in definitions that earlier versions stored.
-type ConformanceAgent struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ConformanceAgent) Reset() {
-	*x = ConformanceAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ConformanceAgent) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ConformanceAgent) ProtoMessage() {}
-
-func (x *ConformanceAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ConformanceAgent.ProtoReflect.Descriptor instead.
-func (*ConformanceAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
-}
-
 // ExtendedCard is an addition to a card for some callers.
 type ExtendedCard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2377,7 +2326,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2338,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2351,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -2444,7 +2393,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2405,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2418,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -2521,7 +2470,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2533,7 +2482,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2546,7 +2495,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Guardrail) GetName() string {
@@ -2603,7 +2552,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2615,7 +2564,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2628,7 +2577,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -2660,7 +2609,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2672,7 +2621,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2634,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -2851,7 +2800,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +2812,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +2825,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -2947,7 +2896,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2959,7 +2908,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2972,7 +2921,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -3033,7 +2982,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +2994,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3007,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -3078,7 +3027,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3090,7 +3039,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3103,7 +3052,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -3147,7 +3096,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3159,7 +3108,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3172,7 +3121,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -3209,7 +3158,7 @@ type OAuthClient struct {
 
 func (x *OAuthClient) Reset() {
 	*x = OAuthClient{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3221,7 +3170,7 @@ func (x *OAuthClient) String() string {
 func (*OAuthClient) ProtoMessage() {}
 
 func (x *OAuthClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3183,7 @@ func (x *OAuthClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OAuthClient.ProtoReflect.Descriptor instead.
 func (*OAuthClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OAuthClient) GetTokenUrl() string {
@@ -3337,7 +3286,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3298,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3311,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -3545,7 +3494,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +3506,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3519,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -3618,7 +3567,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3630,7 +3579,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3592,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3724,7 +3673,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3685,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3698,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -3887,7 +3836,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3899,7 +3848,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3912,7 +3861,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -3928,7 +3877,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3940,7 +3889,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3953,7 +3902,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -3989,7 +3938,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +3950,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +3963,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -4065,7 +4014,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +4026,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +4039,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -4124,7 +4073,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4136,7 +4085,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4149,7 +4098,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -4196,7 +4145,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +4157,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +4170,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -4273,7 +4222,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4234,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4247,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -4324,7 +4273,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4285,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4298,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -4392,7 +4341,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4353,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4366,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4520,7 +4469,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4532,7 +4481,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4545,7 +4494,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4561,7 +4510,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4573,7 +4522,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4535,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4619,7 +4568,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4580,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4593,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4699,7 +4648,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4711,7 +4660,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4724,7 +4673,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4814,7 +4763,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4826,7 +4775,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4839,7 +4788,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -4879,7 +4828,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4891,7 +4840,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4904,7 +4853,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -4920,7 +4869,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +4881,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +4894,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -4975,7 +4924,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4987,7 +4936,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +4949,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -5026,7 +4975,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5038,7 +4987,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5051,7 +5000,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -5069,7 +5018,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5081,7 +5030,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5094,7 +5043,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -5195,7 +5144,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5207,7 +5156,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5220,7 +5169,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -5443,7 +5392,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5455,7 +5404,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5468,7 +5417,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5507,7 +5456,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5519,7 +5468,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5532,7 +5481,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5572,7 +5521,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5584,7 +5533,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5597,7 +5546,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5636,7 +5585,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5648,7 +5597,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5661,7 +5610,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5690,7 +5639,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +5651,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +5664,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5738,7 +5687,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5750,7 +5699,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5763,7 +5712,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5800,7 +5749,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5812,7 +5761,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5825,7 +5774,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5872,7 +5821,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5884,7 +5833,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5897,7 +5846,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5914,7 +5863,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5926,7 +5875,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5939,7 +5888,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5976,7 +5925,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5988,7 +5937,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6001,7 +5950,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -6084,7 +6033,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6096,7 +6045,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6109,7 +6058,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -6230,7 +6179,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6242,7 +6191,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6255,7 +6204,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6306,7 +6255,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6318,7 +6267,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6331,7 +6280,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6360,7 +6309,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6372,7 +6321,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6385,7 +6334,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6406,7 +6355,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6418,7 +6367,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6431,7 +6380,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6452,7 +6401,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6464,7 +6413,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6477,7 +6426,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6500,7 +6449,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6512,7 +6461,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6525,7 +6474,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6564,7 +6513,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6576,7 +6525,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6589,7 +6538,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Definition) GetId() string {
@@ -6646,7 +6595,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6658,7 +6607,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6671,7 +6620,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6718,7 +6667,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6730,7 +6679,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6743,7 +6692,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6776,7 +6725,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6788,7 +6737,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6801,7 +6750,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6823,7 +6772,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6835,7 +6784,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6848,7 +6797,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6895,7 +6844,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6907,7 +6856,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6920,7 +6869,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6955,7 +6904,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6967,7 +6916,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6980,7 +6929,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -7078,7 +7027,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7090,7 +7039,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7103,7 +7052,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -7151,7 +7100,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7163,7 +7112,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7176,7 +7125,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -7227,7 +7176,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7239,7 +7188,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7252,7 +7201,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7313,7 +7262,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7325,7 +7274,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7338,7 +7287,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7400,7 +7349,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7412,7 +7361,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7425,7 +7374,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7441,7 +7390,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7453,7 +7402,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7466,7 +7415,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7490,7 +7439,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"\xcf\r\n" +
 	"\fServerConfig\x12\xcf\x01\n" +
 	"\aversion\x18\x01 \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
-	"\x0econfig.version\x1a\x99\x01this in ['v1', 'v2'] ? '' : this == '' ? 'version is missing; add version: v2 as the first line' : 'version \"' + this + '\" is unknown; write version: v2'R\aversion\x12\x80\x02\n" +
+	"\x0econfig.version\x1a\x99\x01this in ['v1', 'v2'] ? '' : this == '' ? 'version is missing; add version: v1 as the first line' : 'version \"' + this + '\" is unknown; write version: v1'R\aversion\x12\x80\x02\n" +
 	"\x06models\x18\x02 \x03(\v2!.team.v1.ServerConfig.ModelsEntryB\xc4\x01\xbaH\xc0\x01\x9a\x01\xbc\x01\"\xb9\x01\xba\x01\xb5\x01\n" +
 	"\x0fconfig.model_id\x1a\xa1\x01this.matches('^[a-z0-9][a-z0-9_-]{0,62}$') ? '' : '\"' + this + '\" cannot be the id of a model; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit'R\x06models\x12\xfb\x01\n" +
 	"\x05tools\x18\x03 \x03(\v2 .team.v1.ServerConfig.ToolsEntryB\xc2\x01\xbaH\xbe\x01\x9a\x01\xba\x01\"\xb7\x01\xba\x01\xb3\x01\n" +
@@ -7674,7 +7623,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xf7\x19\n" +
+	"\x06UNSAFE\x10\x03\"\xb6\x19\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -7700,8 +7649,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"inputModes\x12\xe4\x01\n" +
 	"\foutput_modes\x18\x0f \x03(\tB\xc0\x01\xbaH\xbc\x01\x92\x01\xb8\x01\"\xb5\x01\xba\x01\xb1\x01\n" +
 	"\n" +
-	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12?\n" +
-	"\vconformance\x18\x10 \x01(\v2\x19.team.v1.ConformanceAgentB\x02\x18\x01R\vconformance\x12:\n" +
+	"media_type\x12Zthis is not a media type; write TYPE/SUBTYPE, for example text/plain, image/png or image/*\x1aGthis.matches('^([a-z0-9!#$&^_.+-]+/([a-z0-9!#$&^_.+-]+|[*])|[*]/[*])$')R\voutputModes\x12:\n" +
 	"\rextended_card\x18\x11 \x03(\v2\x15.team.v1.ExtendedCardR\fextendedCard\x12-\n" +
 	"\x06access\x18\x12 \x01(\v2\x15.team.v1.AccessConfigR\x06access\x12\x10\n" +
 	"\x03api\x18\x13 \x01(\bR\x03api\x127\n" +
@@ -7745,8 +7693,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fDEFAULT_CARD\x10\x00\x12\n" +
 	"\n" +
 	"\x06PUBLIC\x10\x01\x12\v\n" +
-	"\aPRIVATE\x10\x02\"(\n" +
-	"\x10ConformanceAgentJ\x04\b\x01\x10\x02R\x0estream_timeout\"\x83\x04\n" +
+	"\aPRIVATE\x10\x02\"\x83\x04\n" +
 	"\fExtendedCard\x12\xab\x01\n" +
 	"\x03for\x18\x01 \x03(\tB\x98\x01\xbaH\x94\x01\xba\x01\x90\x01\n" +
 	"\x11extended_card.for\x12Mfor must list accounts, or keys as ACCOUNT/NAME; for example acme or acme/ann\x1a,this.all(f, f.matches('^[^/ ]+(/[^/ ]+)?$'))R\x03for\x12 \n" +
@@ -8460,7 +8407,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_team_v1_config_proto_goTypes = []any{
 	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
 	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
@@ -8493,238 +8440,236 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*OnTruncated)(nil),          // 28: team.v1.OnTruncated
 	(*AccessConfig)(nil),         // 29: team.v1.AccessConfig
 	(*CardAccess)(nil),           // 30: team.v1.CardAccess
-	(*ConformanceAgent)(nil),     // 31: team.v1.ConformanceAgent
-	(*ExtendedCard)(nil),         // 32: team.v1.ExtendedCard
-	(*Guardrails)(nil),           // 33: team.v1.Guardrails
-	(*Guardrail)(nil),            // 34: team.v1.Guardrail
-	(*ScriptedAgent)(nil),        // 35: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),         // 36: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),            // 37: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 38: team.v1.A2aAgent
-	(*Binding)(nil),              // 39: team.v1.Binding
-	(*TlsConfig)(nil),            // 40: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 41: team.v1.AgentAuth
-	(*OAuthClient)(nil),          // 42: team.v1.OAuthClient
-	(*TeamConfig)(nil),           // 43: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 44: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 45: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 46: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 47: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 48: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 49: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 50: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 51: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 52: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 53: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 54: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 55: team.v1.WorkflowStep
-	(*Join)(nil),                 // 56: team.v1.Join
-	(*RepeatConfig)(nil),         // 57: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 58: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 59: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 60: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 61: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 62: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 63: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 64: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 65: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 66: team.v1.ServerSettings
-	(*KeepSettings)(nil),         // 67: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 68: team.v1.LogSettings
-	(*LogSampling)(nil),          // 69: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 70: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 71: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 72: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 73: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 74: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 75: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 76: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 77: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 78: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 79: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 80: team.v1.CardSettings
-	(*PushSettings)(nil),         // 81: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 82: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 83: team.v1.SigningKey
-	(*Definition)(nil),           // 84: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 85: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 86: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 87: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 88: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 89: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 90: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 91: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 92: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 93: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 94: team.v1.ApiKey
-	(*Permission)(nil),           // 95: team.v1.Permission
-	(*OidcConfig)(nil),           // 96: team.v1.OidcConfig
-	nil,                          // 97: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 98: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 99: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 100: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 101: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 102: team.v1.McpTool.EnvEntry
-	nil,                          // 103: team.v1.McpTool.EffectsEntry
-	nil,                          // 104: team.v1.McpTool.HeadersEntry
-	nil,                          // 105: team.v1.OAuthClient.ParamsEntry
-	nil,                          // 106: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 107: team.v1.Definition.ScriptsEntry
-	nil,                          // 108: team.v1.Definition.SchemasEntry
-	nil,                          // 109: team.v1.Definition.AccountsEntry
-	(*durationpb.Duration)(nil),  // 110: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 111: google.protobuf.Struct
-	(*Skill)(nil),                // 112: team.v1.Skill
-	(*Limits)(nil),               // 113: team.v1.Limits
-	(*Retry)(nil),                // 114: team.v1.Retry
-	(OnLimit_Value)(0),           // 115: team.v1.OnLimit.Value
+	(*ExtendedCard)(nil),         // 31: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 32: team.v1.Guardrails
+	(*Guardrail)(nil),            // 33: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 34: team.v1.ScriptedAgent
+	(*ScriptedStep)(nil),         // 35: team.v1.ScriptedStep
+	(*GrpcAgent)(nil),            // 36: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 37: team.v1.A2aAgent
+	(*Binding)(nil),              // 38: team.v1.Binding
+	(*TlsConfig)(nil),            // 39: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 40: team.v1.AgentAuth
+	(*OAuthClient)(nil),          // 41: team.v1.OAuthClient
+	(*TeamConfig)(nil),           // 42: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 43: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 44: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 45: team.v1.MemberConfig
+	(*HistoryScope)(nil),         // 46: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 47: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 48: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 49: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 50: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 51: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 52: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 53: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 54: team.v1.WorkflowStep
+	(*Join)(nil),                 // 55: team.v1.Join
+	(*RepeatConfig)(nil),         // 56: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 57: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 58: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 59: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 60: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 61: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 62: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 63: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 64: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 65: team.v1.ServerSettings
+	(*KeepSettings)(nil),         // 66: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 67: team.v1.LogSettings
+	(*LogSampling)(nil),          // 68: team.v1.LogSampling
+	(*TracingSettings)(nil),      // 69: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 70: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 71: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 72: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 73: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 74: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 75: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 76: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 77: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 78: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 79: team.v1.CardSettings
+	(*PushSettings)(nil),         // 80: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 81: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 82: team.v1.SigningKey
+	(*Definition)(nil),           // 83: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 84: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 85: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 86: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 87: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 88: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 89: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 90: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 91: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 92: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 93: team.v1.ApiKey
+	(*Permission)(nil),           // 94: team.v1.Permission
+	(*OidcConfig)(nil),           // 95: team.v1.OidcConfig
+	nil,                          // 96: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 97: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 98: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 99: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 100: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 101: team.v1.McpTool.EnvEntry
+	nil,                          // 102: team.v1.McpTool.EffectsEntry
+	nil,                          // 103: team.v1.McpTool.HeadersEntry
+	nil,                          // 104: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 105: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 106: team.v1.Definition.ScriptsEntry
+	nil,                          // 107: team.v1.Definition.SchemasEntry
+	nil,                          // 108: team.v1.Definition.AccountsEntry
+	(*durationpb.Duration)(nil),  // 109: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 110: google.protobuf.Struct
+	(*Skill)(nil),                // 111: team.v1.Skill
+	(*Limits)(nil),               // 112: team.v1.Limits
+	(*Retry)(nil),                // 113: team.v1.Retry
+	(OnLimit_Value)(0),           // 114: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	97,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	98,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	99,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	100, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	66,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	96,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	97,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	98,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	99,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	65,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	110, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	109, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	111, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	101, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	110, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	100, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	110, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	110, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	102, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	103, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	109, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	109, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	101, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	102, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	24,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
 	23,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	104, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
-	42,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
+	103, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	41,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
 	0,   // 20: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
-	110, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	110, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	110, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	110, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	112, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	113, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	35,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	37,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	38,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	33,  // 30: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	31,  // 31: team.v1.AgentConfig.conformance:type_name -> team.v1.ConformanceAgent
-	32,  // 32: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	29,  // 33: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
-	3,   // 34: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	2,   // 35: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
-	16,  // 36: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
-	27,  // 37: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	112, // 38: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	34,  // 39: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	34,  // 40: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	34,  // 41: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	34,  // 42: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	36,  // 43: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	40,  // 44: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	41,  // 45: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	110, // 46: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	4,   // 47: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	41,  // 48: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	110, // 49: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	42,  // 50: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
-	105, // 51: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
-	46,  // 52: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	48,  // 53: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	51,  // 54: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	59,  // 55: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	65,  // 56: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	62,  // 57: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	63,  // 58: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	33,  // 59: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	32,  // 60: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	44,  // 61: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	113, // 62: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	29,  // 63: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	3,   // 64: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	27,  // 65: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
-	45,  // 66: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	110, // 67: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	114, // 68: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	5,   // 69: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	20,  // 70: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	44,  // 71: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	49,  // 72: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	50,  // 73: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	55,  // 74: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	6,   // 75: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	52,  // 76: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	53,  // 77: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	110, // 78: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	7,   // 79: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	57,  // 80: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	58,  // 81: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	55,  // 82: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	110, // 83: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	114, // 84: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	60,  // 85: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	9,   // 86: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	8,   // 87: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	115, // 88: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	6,   // 89: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	112, // 90: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	88,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	85,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	110, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	81,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	82,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	86,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	79,  // 97: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	80,  // 98: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	106, // 99: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	75,  // 100: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	76,  // 101: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	73,  // 102: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	71,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	67,  // 104: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	68,  // 105: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	110, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	110, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	70,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	110, // 109: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	110, // 110: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	110, // 111: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	69,  // 112: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	72,  // 113: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	10,  // 114: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	77,  // 115: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	78,  // 116: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	83,  // 117: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	14,  // 118: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	107, // 119: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	108, // 120: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	109, // 121: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
-	11,  // 122: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	94,  // 123: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	96,  // 124: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	90,  // 125: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 126: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	93,  // 127: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	110, // 128: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	92,  // 129: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 130: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	91,  // 131: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 132: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 133: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 134: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 135: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 136: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	43,  // 137: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 138: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	77,  // 139: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	140, // [140:140] is the sub-list for method output_type
-	140, // [140:140] is the sub-list for method input_type
-	140, // [140:140] is the sub-list for extension type_name
-	140, // [140:140] is the sub-list for extension extendee
-	0,   // [0:140] is the sub-list for field type_name
+	109, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	109, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	109, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	109, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	111, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	112, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	34,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	36,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	37,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	32,  // 30: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	31,  // 31: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	29,  // 32: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	3,   // 33: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	2,   // 34: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
+	16,  // 35: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
+	27,  // 36: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
+	111, // 37: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	33,  // 38: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	33,  // 39: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	33,  // 40: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	33,  // 41: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	35,  // 42: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	39,  // 43: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	40,  // 44: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	109, // 45: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	4,   // 46: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	40,  // 47: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	109, // 48: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	41,  // 49: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
+	104, // 50: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	45,  // 51: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	47,  // 52: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	50,  // 53: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	58,  // 54: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	64,  // 55: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	61,  // 56: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	62,  // 57: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	32,  // 58: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	31,  // 59: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	43,  // 60: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	112, // 61: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	29,  // 62: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	3,   // 63: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	27,  // 64: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
+	44,  // 65: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	109, // 66: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	113, // 67: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	5,   // 68: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	20,  // 69: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	43,  // 70: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	48,  // 71: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	49,  // 72: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	54,  // 73: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	6,   // 74: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	51,  // 75: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	52,  // 76: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	109, // 77: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	7,   // 78: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	56,  // 79: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	57,  // 80: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	54,  // 81: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	109, // 82: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	113, // 83: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	59,  // 84: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	9,   // 85: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	8,   // 86: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	114, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	6,   // 88: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	111, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	87,  // 90: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	84,  // 91: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	109, // 92: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	80,  // 93: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	81,  // 94: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	85,  // 95: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	78,  // 96: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	79,  // 97: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	105, // 98: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	74,  // 99: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	75,  // 100: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	72,  // 101: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	70,  // 102: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	66,  // 103: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	67,  // 104: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	109, // 105: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	109, // 106: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	69,  // 107: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	109, // 108: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	109, // 109: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	109, // 110: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	68,  // 111: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	71,  // 112: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 113: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	76,  // 114: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	77,  // 115: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	82,  // 116: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 117: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	106, // 118: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	107, // 119: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	108, // 120: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 121: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	93,  // 122: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	95,  // 123: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	89,  // 124: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 125: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	92,  // 126: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	109, // 127: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	91,  // 128: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 129: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	90,  // 130: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 131: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 132: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 133: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 134: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 135: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	42,  // 136: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 137: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	76,  // 138: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	139, // [139:139] is the sub-list for method output_type
+	139, // [139:139] is the sub-list for method input_type
+	139, // [139:139] is the sub-list for extension type_name
+	139, // [139:139] is the sub-list for extension extendee
+	0,   // [0:139] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8739,7 +8684,7 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[7].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[13].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -8749,28 +8694,28 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
 	}
+	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[24].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[32].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[38].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[45].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[51].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[31].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[71].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[72].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   96,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
