@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,10 +31,10 @@ type Addition struct {
 }
 
 // With parses the same file again with the given additions, which replace those c was loaded with.
-// The file itself is not read again, but the files that it names are.
-func (c *Config) With(additions []Addition) (*Config, error) {
+// The file itself is not read again, but the files that it names are. If ctx ends meanwhile, With soon returns its cause.
+func (c *Config) With(ctx context.Context, additions []Addition) (*Config, error) {
 	l := c.loader
-	l.Additions = additions
+	l.Additions, l.ctx = additions, ctx
 	return l.Parse(c.File, c.source)
 }
 

@@ -172,11 +172,11 @@ func TestR_003_17_AddedAreServed(t *testing.T) {
 		{Name: "b", Data: []byte("agents: {b: {scripted: {steps: [{text: x}]}}}")},
 		{Name: "t", Data: []byte("teams: {t: {members: [{agent: b}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}}")},
 	}
-	c, err := file.With(both)
+	c, err := file.With(t.Context(), both)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := file.With(both[:1])
+	first, err := file.With(t.Context(), both[:1])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,9 +47,15 @@ func (k *checker) check() {
 	k.egress()
 	k.tools()
 	for _, id := range sorted(k.Server.GetAgents()) {
+		if k.ended() {
+			return
+		}
 		k.agent(id, k.Server.GetAgents()[id])
 	}
 	for _, id := range sorted(k.Server.GetTeams()) {
+		if k.ended() {
+			return
+		}
 		k.team(id, k.Server.GetTeams()[id])
 	}
 	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {

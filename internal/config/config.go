@@ -3,6 +3,8 @@
 package config
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -106,6 +108,8 @@ type Loader struct {
 	Additions []Addition
 	// Loopback lets additions name addresses of this machine, as if server.egress.allow listed them.
 	Loopback bool
+
+	ctx context.Context //nolint:containedctx // of With, which does not outlive it; nil has no end
 }
 
 // Find returns the configuration file for a path: the path itself, or team.yaml or team.yml if the
@@ -148,6 +152,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, trusted: map[string][]byte{}, dir: filepath.Dir(path),
 		loader: l, source: data,
 	}
+	c.loader.ctx = nil
 	c.sums = map[string][sha256.Size]byte{}
 	c.read = func(path string) ([]byte, error) {
 		b, err := l.readFile(path)
@@ -161,12 +166,16 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	if d.root == nil {
 		return nil, d.result()
 	}
+	d.ctx = cmp.Or(l.ctx, context.Background())
 	for _, a := range l.Additions {
 		d.add(a)
 	}
 	c.document, c.standIns = d, d.standIn(l.StandIns)
 	d.shape(d.root, (&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
 	gaps := d.expand(d.root, nil, lookup{env: l.env(), file: c.ReadFile, found: c.recordSecretFile})
+	if d.ended() {
+		return nil, context.Cause(d.ctx)
+	}
 	server, err := d.decode()
 	if err != nil {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
@@ -178,6 +187,10 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	d.rejectServerOnly(server)
 	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumedMembers: map[string][]string{}}
 	k.check()
+	if d.ended() {
+		return nil, context.Cause(d.ctx)
+	}
+	d.ctx = context.Background()
 	if len(d.faults) > 0 {
 		return nil, d.result()
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -19,7 +20,12 @@ type document struct {
 	// because what they find is likely to be a consequence of that fault.
 	damaged map[*yaml.Node]bool
 	keys    map[*yaml.Node]keyed // what entry has read of mappings with many keys
+	ctx     context.Context      //nolint:containedctx // of Loader.Parse; nil has no end
 }
+
+// ended reports whether nobody waits for the checks of the document any longer. Loops over its parts then end, and what
+// is known of it is not used.
+func (d *document) ended() bool { return d.ctx != nil && d.ctx.Err() != nil }
 
 // keyed are the values of a mapping by key.
 type keyed struct {

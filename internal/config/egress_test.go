@@ -67,7 +67,7 @@ func TestA_21_AddressesThatCannotBeUsed(t *testing.T) {
 func TestT_14_WhoNamesAnAddress(t *testing.T) {
 	const own = "version: v1\nagents:\n  near: {a2a: {card: \"http://near.example\"}}\n  x: {scripted: {steps: [{echo: true}]}}\n"
 	const team = "teams: {t: {members: [{agent: near}, {agent: far}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}}\n"
-	both, err := parsed(t, own).With([]Addition{{Name: "t", Data: []byte("agents: {far: {a2a: {card: \"http://far.example\"}}}\n" + team)}})
+	both, err := parsed(t, own).With(t.Context(), []Addition{{Name: "t", Data: []byte("agents: {far: {a2a: {card: \"http://far.example\"}}}\n" + team)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestT_14_WhoNamesAnAddress(t *testing.T) {
 		t.Errorf("restored: near %t, far %t", restored.AddressInFile("near"), restored.AddressInFile("far"))
 	}
 	// The file no longer has near; another one was made over the API.
-	later, err := parsed(t, "version: v1\nagents: {x: {scripted: {steps: [{echo: true}]}}}\n").With([]Addition{{Name: "near", Data: []byte("agents: {near: {a2a: {card: \"http://other.example\"}}}\n")}})
+	later, err := parsed(t, "version: v1\nagents: {x: {scripted: {steps: [{echo: true}]}}}\n").With(t.Context(), []Addition{{Name: "near", Data: []byte("agents: {near: {a2a: {card: \"http://other.example\"}}}\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}

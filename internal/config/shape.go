@@ -73,7 +73,7 @@ func (d *document) firstOfOneof(key *yaml.Node, f protoreflect.FieldDescriptor, 
 func (d *document) entries(n *yaml.Node, keep func(key, value *yaml.Node) bool) {
 	seen := map[string]*yaml.Node{}
 	var kept []*yaml.Node
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && !d.ended(); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		first := seen[key.Value]
 		switch {

@@ -144,8 +144,9 @@ var (
 	secretName = regexp.MustCompile(`(?i)^(|.*[_-])(api-?_?key|key|token|secret|password|passwd|passphrase|credentials?|authorization|bearer)$|apikey$|authtoken$|accesstoken$`)
 	// keyIn matches a key and what separates it from its value.
 	keyIn = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?[ \t]*:`)
-	// keyAlone matches the first word of a line, or of an entry within brackets, whose colon may be missing.
-	keyAlone = regexp.MustCompile(`(^[ \t]*(?:- +)*|[{,][ \t]*)["']?([A-Za-z_][A-Za-z0-9_-]*)["']?(?:[ \t]|$)`)
+	// wordFirst matches the first word of a text, and wordAmong that of an entry within brackets, whose colon may be missing.
+	wordFirst = regexp.MustCompile(`^[ \t]*(?:- +)*["']?([A-Za-z_][A-Za-z0-9_-]*)["']?(?:[ \t]|$)`)
+	wordAmong = regexp.MustCompile(`[{,][ \t]*["']?([A-Za-z_][A-Za-z0-9_-]*)["']?(?:[ \t]|$)`)
 	// referenceOnly matches a value that another place has.
 	referenceOnly = regexp.MustCompile(`^["']?\$\{(?:[A-Za-z_][A-Za-z0-9_]*|file:[A-Za-z0-9._/-]+)\}["']?[ \t]*([,}\]#]|$)`)
 )
@@ -206,8 +207,9 @@ func (s *scanner) line(i int) {
 // keys finds the values of the secret keys of a line, from a byte on.
 func (s *scanner) keys(i, from int) {
 	line := s.lines[i]
+	finder := keyFinder{line: line}
 	for from < len(line) {
-		name, end := nextKey(line, from)
+		name, end := finder.next(from)
 		if name == "" {
 			return
 		}
@@ -236,19 +238,46 @@ func (s *scanner) keys(i, from int) {
 	}
 }
 
-// nextKey returns the first key of a line at or after the byte from, and where the key ends. It returns "" if the rest of
-// the line has no key. A word without a colon counts if it is the name of a secret.
-func nextKey(line string, from int) (name string, end int) {
-	if at := keyIn.FindStringSubmatchIndex(line[from:]); at != nil {
-		name, end = line[from+at[2]:from+at[3]], from+at[1]
+// keyFinder finds the keys of a line from left to right. Each part of the line is searched once.
+type keyFinder struct {
+	line string
+	// with is the next key that has a colon, and alone the next word without one: where it begins, and its submatches.
+	with, alone []int
+}
+
+// next returns the first key of the line at or after the byte from, and where the key ends. It returns "" if the rest of
+// the line has no key. A word without a colon counts if it is the name of a secret. from must not decrease.
+func (f *keyFinder) next(from int) (name string, end int) {
+	if f.with == nil || len(f.with) > 0 && f.with[0] < from {
+		f.with = matchFrom(keyIn, f.line, from)
 	}
-	for _, at := range keyAlone.FindAllStringSubmatchIndex(line[from:], -1) {
-		word, first := line[from+at[4]:from+at[5]], from == 0 && at[0] == 0
-		if (name == "" || from+at[1] < end) && (secretFields()[word] != 0 || first && isSecretName(word)) {
+	if len(f.with) > 0 {
+		name, end = f.line[f.with[2]:f.with[3]], f.with[1]
+	}
+	if at := wordFirst.FindStringSubmatchIndex(f.line[from:]); at != nil && (name == "" || from+at[1] < end) {
+		if word := f.line[from+at[2] : from+at[3]]; secretFields()[word] != 0 || from == 0 && isSecretName(word) {
 			return word, from + at[1]
 		}
 	}
+	for f.alone == nil || len(f.alone) > 0 && (f.alone[0] < from || secretFields()[f.line[f.alone[2]:f.alone[3]]] == 0) {
+		if len(f.alone) > 0 {
+			from = max(from, f.alone[1])
+		}
+		f.alone = matchFrom(wordAmong, f.line, from)
+	}
+	if len(f.alone) > 0 && (name == "" || f.alone[1] < end) {
+		return f.line[f.alone[2]:f.alone[3]], f.alone[1]
+	}
 	return name, end
+}
+
+// matchFrom returns the indices in a line of the first match at or after a byte, empty and not nil if there is none.
+func matchFrom(re *regexp.Regexp, line string, from int) []int {
+	at := append([]int{}, re.FindStringSubmatchIndex(line[from:])...)
+	for i := range at {
+		at[i] += from
+	}
+	return at
 }
 
 // rest hides what value has found, from begin on.

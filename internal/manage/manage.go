@@ -4,6 +4,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,6 +93,8 @@ type Config struct {
 	// Open says that the server has no authentication: its only caller may use and change everything,
 	// and entries may use everything in the file.
 	Open bool
+	// CheckTimeout is the time limit for checking the definitions that a change concerns; 0 means 30 seconds.
+	CheckTimeout time.Duration
 	// Clock returns the current time; nil means time.Now.
 	Clock func() time.Time
 	// NewID returns an id for a team that was created without one; nil means a random id.
@@ -114,6 +117,7 @@ type Manager struct {
 
 // New returns a manager. It serves the catalog once Refresh is called.
 func New(c Config) *Manager {
+	c.CheckTimeout = cmp.Or(c.CheckTimeout, 30*time.Second)
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
@@ -179,7 +183,10 @@ func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 	if err != nil {
 		return storeError(err)
 	}
-	next := before.with(file, snap)
+	next, err := before.with(context.WithoutCancel(ctx), file, snap) // what is stored is served, whoever asks
+	if err != nil {
+		return err
+	}
 	p, err := m.prepare(next, func(string) bool { return true })
 	if err != nil {
 		return err
@@ -244,7 +251,7 @@ func (m *Manager) change(ctx context.Context, c change) error {
 	if err != nil {
 		return err
 	}
-	next, _, err := c.next(now)
+	next, _, err := m.next(ctx, c, now)
 	if err == nil {
 		err = m.checkRemote(ctx, now, next)
 	}
@@ -276,16 +283,24 @@ func (m *Manager) current(ctx context.Context) (*state, error) {
 	if err != nil {
 		return nil, storeError(err)
 	}
-	return now.with(now.file, snap), nil
+	return now.with(context.WithoutCancel(ctx), now.file, snap)
 }
 
-// next returns the state after a change, or the reason why the change is invalid.
-func (c change) next(now *state) (*state, catalog.Change, error) {
+// next returns the state after a change, or the reason why the change is invalid. It takes at most Config.CheckTimeout,
+// and ends with ctx.
+func (m *Manager) next(ctx context.Context, c change, now *state) (*state, catalog.Change, error) {
 	what, err := c.decide(now)
 	if err != nil {
 		return nil, what, err
 	}
-	next := now.with(now.file, now.after(what))
+	late := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+		"checking the definition, and those that refer to it, took longer than %s; make it smaller, or try again when the server is less busy", m.c.CheckTimeout)
+	checking, stop := context.WithTimeoutCause(ctx, m.c.CheckTimeout, late)
+	defer stop()
+	next, err := now.with(checking, now.file, now.after(what))
+	if err != nil {
+		return nil, what, err
+	}
 	return next, what, now.fits(next, what, c.field)
 }
 
@@ -296,7 +311,7 @@ func (m *Manager) try(ctx context.Context, c change) error {
 	if err != nil {
 		return err
 	}
-	next, what, err := c.next(now)
+	next, what, err := m.next(ctx, c, now)
 	if err != nil {
 		return err
 	}

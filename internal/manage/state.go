@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -41,8 +42,8 @@ func (e *entry) ids() []string {
 }
 
 // with returns the state for another catalog or file. Configurations that are not affected are
-// reused.
-func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
+// reused. If ctx ends before all others are loaded, the error is its cause.
+func (s *state) with(ctx context.Context, file *config.Config, snap catalog.Snapshot) (*state, error) {
 	next := &state{file: file, open: s.open, version: snap.Version, entries: make(map[string]*entry, len(snap.Entries)), owners: map[string]string{}}
 	stale := map[string]bool{} // entries to load again
 	for _, e := range snap.Entries {
@@ -71,12 +72,15 @@ func (s *state) with(file *config.Config, snap catalog.Snapshot) *state {
 	for id := range stale {
 		if stale[id] {
 			e := *next.entries[id]
-			e.def, e.faults = next.load(&e)
+			e.def, e.faults = next.load(ctx, &e)
 			e.unbuilt = false
 			next.entries[id] = &e
 		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 	}
-	return next
+	return next, nil
 }
 
 // spread marks the entries that refer to touched ids as stale, directly or indirectly.
@@ -106,14 +110,14 @@ func (e *entry) names(ids map[string]bool) bool {
 
 // load loads the file with an entry and those that it refers to, directly or indirectly. Referenced
 // entries that have faults of their own are left out.
-func (s *state) load(e *entry) (*config.Config, config.Faults) {
+func (s *state) load(ctx context.Context, e *entry) (*config.Config, config.Faults) {
 	others := s.named(e)
 	for {
 		var list []config.Addition
 		for _, id := range others {
 			list = append(list, s.addition(s.entries[id]))
 		}
-		def, err := s.file.With(append(list, s.addition(e)))
+		def, err := s.file.With(ctx, append(list, s.addition(e)))
 		if err == nil {
 			return def, nil
 		}
