@@ -158,3 +158,9 @@ func TestT_09_ReceiptOfAnAccount(t *testing.T) {
 		t.Errorf("a model of another name: %v", err)
 	}
 }
+
+func (canceled) Using(context.Context, a2a.Key, teamv1.HaltKind, []string) ([]string, error) {
+	return nil, nil
+}
+
+func (ofAcme) ModelNames(string) []string { return nil }

@@ -177,3 +177,7 @@ func TestService_Waits(t *testing.T) {
 		})
 	}
 }
+
+func (nothing) Using(context.Context, a2a.Key, teamv1.HaltKind, []string) ([]string, error) {
+	return nil, nil
+}

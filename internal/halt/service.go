@@ -39,6 +39,8 @@ type Names interface {
 	// HaltNames returns the names of a kind of subject that the caller of ctx may see, and whether the
 	// server knows all of them.
 	HaltNames(ctx context.Context, kind teamv1.HaltKind) (names []string, all bool)
+	// ModelNames returns the names, as in journals, of the models that a halt of a model with a name covers.
+	ModelNames(name string) []string
 	// AccountOf returns the account that has made a team or an agent by the API, "" for one of the configuration file
 	// and for one that is unknown.
 	AccountOf(id string) string
@@ -52,6 +54,9 @@ type Config struct {
 	// Tasks tells what became of tasks.
 	Tasks interface {
 		Halted(ctx context.Context, k a2a.Key) (*teamv1.HaltedTask, error)
+		// Using returns the ids of the steps of a task that use a subject of a kind with one of the names and have
+		// not ended, or have ended because it is halted.
+		Using(ctx context.Context, k a2a.Key, kind teamv1.HaltKind, names []string) ([]string, error)
 	}
 	// Names are the names that may be halted; nil means any.
 	Names Names
@@ -101,8 +106,15 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 		return nil, storeError(err)
 	}
 	s.c.Log.Warn("halted", zap.String("subject", agent.HaltSubject(h)), zap.String("by", h.GetBy()), zap.String("reason", h.GetReason()), zap.Bool("pause", h.GetPause()))
+	held, err := s.c.Store.HeldBehind(ctx, h.GetVersion(), s.c.Keeper.replica, maxTasks)
+	if err != nil {
+		return nil, a2a.StoreError("", err)
+	}
 	resp := &teamv1.HaltResponse{Halt: h}
 	if resp.Stragglers, err = s.await(ctx, h.GetVersion(), changed); err != nil {
+		return nil, a2a.StoreError("", err)
+	}
+	if err := s.recordFrozen(context.WithoutCancel(ctx), h, held); err != nil {
 		return nil, a2a.StoreError("", err)
 	}
 	if err := s.receipt(ctx, who, resp); err != nil {
@@ -268,8 +280,45 @@ func (s *Service) await(ctx context.Context, version int64, changed <-chan struc
 	}
 }
 
+// recordFrozen records the steps that a halt covers of the runs that were held by replicas which have not applied the
+// halt: they are frozen or cut off from the store, and cannot say themselves what they have begun. A halt that covers whole runs has
+// recorded these already, and one that pauses lets what has begun end.
+func (s *Service) recordFrozen(ctx context.Context, h *teamv1.Halt, held []Held) error {
+	if len(held) == 0 || h.GetPause() {
+		return nil
+	}
+	names := []string{h.GetName()}
+	switch h.GetKind() {
+	case teamv1.HaltKind_HALT_KIND_TEAM, teamv1.HaltKind_HALT_KIND_AGENT, teamv1.HaltKind_HALT_KIND_TOOL:
+	case teamv1.HaltKind_HALT_KIND_MODEL:
+		if s.c.Names != nil {
+			names = append(names, s.c.Names.ModelNames(h.GetName())...)
+		}
+	default:
+		return nil
+	}
+	applied, err := s.c.Store.HaltsApplied(ctx, h.GetVersion())
+	if err != nil {
+		return err
+	}
+	var steps []Task
+	for _, run := range held {
+		if slices.Contains(applied, run.Replica) {
+			continue
+		}
+		ids, err := s.c.Tasks.Using(ctx, a2a.Key{Owner: run.Owner, ID: run.ID}, h.GetKind(), names)
+		if err != nil && !a2a.IsNotFound(err) {
+			return err
+		}
+		for _, id := range ids {
+			steps = append(steps, Task{Owner: run.Owner, ID: id})
+		}
+	}
+	return s.c.Store.RecordHalted(ctx, h.GetVersion(), steps)
+}
+
 // receipt adds what the halt has stopped to a response, once it has stopped or ctx has ended. Callers
-// who may not administer the server see the tasks of their account; others only count.
+// who may not administer the server see the tasks of their account.
 func (s *Service) receipt(ctx context.Context, who a2a.Caller, resp *teamv1.HaltResponse) error {
 	reading := context.WithoutCancel(ctx)
 	if err := s.c.Store.ReachRuns(reading, resp.GetHalt()); err != nil {
@@ -283,11 +332,13 @@ func (s *Service) receipt(ctx context.Context, who a2a.Caller, resp *teamv1.Halt
 	resp.Total = int32(total) //nolint:gosec // far fewer
 	for _, t := range tasks {
 		if !who.May(a2a.PermissionAdmin) && a2a.AccountOf(t.Owner) != who.Account {
+			resp.Total--
 			continue
 		}
 		one, err := s.stopped(ctx, t, resp.GetHalt())
 		switch {
 		case a2a.IsNotFound(err): // it has been deleted since
+			resp.Total--
 		case err != nil:
 			s.c.Log.Warn("cannot read what a halt has stopped", zap.String("task", t.ID), zap.Error(err))
 			resp.Tasks = append(resp.Tasks, &teamv1.HaltedTask{TaskId: t.ID, Owner: t.Owner, State: teamv1.HaltedState_HALTED_STATE_STOPPING})

@@ -24,6 +24,13 @@ type Task struct {
 	ID string
 }
 
+// Held is a run that a replica has claimed.
+type Held struct {
+	Task
+
+	Replica string
+}
+
 // KeyOf returns the key of a halt, which is unique among those of its kind: its name, or that of agent.KeyOf for a team
 // or an agent.
 func KeyOf(h *teamv1.Halt) string { return agent.KeyOf(h.GetAccount(), h.GetName()) }
@@ -65,6 +72,13 @@ type Store interface {
 	// HaltsBehind returns the replicas that have not applied a version and whose lease has not expired.
 	// It does not return self, which is a replica of this process; self is empty for none.
 	HaltsBehind(ctx context.Context, version int64, self string) ([]string, error)
+	// HeldBehind returns up to limit runs in progress that other replicas than self have claimed which have not applied a
+	// version, also those whose lease has expired.
+	HeldBehind(ctx context.Context, version int64, self string, limit int) ([]Held, error)
+	// HaltsApplied returns the replicas that have applied a version.
+	HaltsApplied(ctx context.Context, version int64) ([]string, error)
+	// RecordHalted records tasks and steps that the halt with a version has stopped, if it is in force.
+	RecordHalted(ctx context.Context, version int64, tasks []Task) error
 	// HaltedTasks returns up to limit tasks and steps that the halt with a version has stopped, ordered
 	// by their ids, and how many there are. They are forgotten when the halt ends or is replaced.
 	HaltedTasks(ctx context.Context, version int64, limit int) (tasks []Task, total int, err error)

@@ -34,6 +34,14 @@ func (m *Manager) HaltNames(ctx context.Context, kind teamv1.HaltKind) (names []
 	}
 }
 
+// ModelNames returns the name that the model with a key of the configuration has at its provider, if there is one.
+func (m *Manager) ModelNames(key string) []string {
+	if name := m.c.Live.Definition().Server.GetModels()[key].GetName(); name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
 // seen returns those of some ids that the caller of ctx may see, sorted.
 func (m *Manager) seen(ctx context.Context, ids iter.Seq[string]) []string {
 	return slices.DeleteFunc(slices.Sorted(ids), func(id string) bool { return !m.sees(ctx, id) })

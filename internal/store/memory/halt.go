@@ -214,6 +214,17 @@ func (s *Store) AcknowledgeHalts(_ context.Context, _ string, _ int64, stopped m
 // HaltsBehind implements halt.Store. There is no other replica.
 func (s *Store) HaltsBehind(context.Context, int64, string) ([]string, error) { return nil, nil }
 
+// HeldBehind implements halt.Store. There is no other replica.
+func (s *Store) HeldBehind(context.Context, int64, string, int) ([]halt.Held, error) { return nil, nil }
+
+// HaltsApplied implements halt.Store. There is no other replica.
+func (s *Store) HaltsApplied(context.Context, int64) ([]string, error) { return nil, nil }
+
+// RecordHalted implements halt.Store.
+func (s *Store) RecordHalted(ctx context.Context, version int64, tasks []halt.Task) error {
+	return s.AcknowledgeHalts(ctx, "", 0, map[int64][]halt.Task{version: tasks})
+}
+
 // HaltedTasks implements halt.Store.
 func (s *Store) HaltedTasks(_ context.Context, version int64, limit int) (tasks []halt.Task, total int, err error) {
 	h := &s.halts

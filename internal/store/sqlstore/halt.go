@@ -221,11 +221,8 @@ func (s *Store) EndHalt(ctx context.Context, kind teamv1.HaltKind, key string, m
 func (s *Store) AcknowledgeHalts(ctx context.Context, replica string, version int64, stopped map[int64][]halt.Task) error {
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
 		for by, tasks := range stopped {
-			for _, t := range tasks {
-				if _, err := q.exec(ctx, `INSERT INTO halt_task (version, id, owner) SELECT $1, $2, $3 FROM halt WHERE version = $1
-ON CONFLICT (version, id) DO NOTHING`, by, t.ID, t.Owner); err != nil {
-					return err
-				}
+			if err := recordHalted(ctx, q, by, tasks); err != nil {
+				return err
 			}
 		}
 		_, err := q.exec(ctx, `INSERT INTO replica (id, expires, halts) VALUES ($1, 0, $2) ON CONFLICT (id) DO UPDATE SET halts = excluded.halts`, replica, version)
@@ -236,6 +233,45 @@ ON CONFLICT (version, id) DO NOTHING`, by, t.ID, t.Owner); err != nil {
 	}
 	s.announce(haltTopic, store.Everybody)
 	return nil
+}
+
+// recordHalted records what the halt with a version has stopped, if it is in force.
+func recordHalted(ctx context.Context, q querier, version int64, tasks []halt.Task) error {
+	for _, t := range tasks {
+		if _, err := q.exec(ctx, `INSERT INTO halt_task (version, id, owner) SELECT $1, $2, $3 FROM halt WHERE version = $1
+ON CONFLICT (version, id) DO NOTHING`, version, t.ID, t.Owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RecordHalted implements halt.Store.
+func (s *Store) RecordHalted(ctx context.Context, version int64, tasks []halt.Task) error {
+	return s.unrecorded(s.db.do(ctx, func(ctx context.Context, q querier) error { return recordHalted(ctx, q, version, tasks) }))
+}
+
+// HeldBehind implements halt.Store.
+func (s *Store) HeldBehind(ctx context.Context, version int64, self string, limit int) (runs []halt.Held, err error) {
+	err = each(ctx, s.db.reader(), func() { runs = nil }, func(rows *sql.Rows) error {
+		var h halt.Held
+		err := rows.Scan(&h.ID, &h.Owner, &h.Replica)
+		runs = append(runs, h)
+		return err
+	}, `SELECT run.id, run.owner, run.holder FROM run JOIN replica ON replica.id = run.holder
+WHERE run.ended IS NULL AND replica.halts < $1 AND replica.id <> $2 ORDER BY run.id LIMIT $3`, version, self, int64(limit))
+	return runs, err
+}
+
+// HaltsApplied implements halt.Store.
+func (s *Store) HaltsApplied(ctx context.Context, version int64) (replicas []string, err error) {
+	err = each(ctx, s.db.reader(), func() { replicas = nil }, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		replicas = append(replicas, id)
+		return err
+	}, `SELECT id FROM replica WHERE halts >= $1`, version)
+	return replicas, err
 }
 
 // HaltsBehind implements halt.Store.
