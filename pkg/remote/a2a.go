@@ -198,6 +198,9 @@ func (a *A2A) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2
 			x.nothing = x.nothing || err != nil && agent.AsError(err).Fresh
 			err = x.ended(nil)
 		}
+		if x.refuses(err) && x.bound != nil {
+			x.withdraw(func(ctx context.Context) { x.cancelPeer(ctx) })
+		}
 		x.finish(err)
 	}
 }

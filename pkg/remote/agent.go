@@ -178,6 +178,9 @@ func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Se
 		if p.over(err) { // the context ended after its last check
 			err = p.ended(nil)
 		}
+		if p.refuses(err) {
+			p.withdraw(func(ctx context.Context) { p.cancelPeer(ctx, nil) })
+		}
 		p.finish(err)
 	}
 }

@@ -70,6 +70,25 @@ func (c *call) end(id string, wait time.Duration, task func() *teamv1.Bound, sto
 	return c.canceled(id, task().GetTaskId(), w)
 }
 
+// refuses reports whether a call ends with err although the peer may go on with its task, whose result is not used: what
+// the peer has sent was not accepted, or the consumer has stopped the sequence because the call is over.
+func (c *call) refuses(err error) bool {
+	if !c.sent || c.settled || c.replied || taskstate.Final(c.state) {
+		return false
+	}
+	cause := context.Cause(c.ctx)
+	return err != nil && agent.AsError(err).Reason == reasonInvalidResponse ||
+		errors.Is(err, errLeft) && cause != nil && (outOfTime(cause) || errors.Is(cause, agent.ErrCanceled))
+}
+
+// withdraw calls stop to cancel the peer's task, once and without an outcome for the caller.
+func (c *call) withdraw(stop func(ctx context.Context)) {
+	c.settled, c.late = true, true
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), lateWait)
+	defer cancel()
+	stop(ctx)
+}
+
 // outOfTime reports whether a call ended because it exceeded a limit, so that it is not continued
 // later.
 func outOfTime(cause error) bool {

@@ -3,11 +3,17 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
+	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
 )
@@ -286,4 +292,87 @@ func TestS_24_CancelAfterACrash(t *testing.T) {
 			t.Errorf("%d cancels, %d messages", len(f.Requests(w.cancel)), len(f.Requests(w.first))-sent)
 		}
 	})
+}
+
+// TestRefusedStreamIsCanceled: a peer whose answer is not accepted does not go on with its task.
+func TestRefusedStreamIsCanceled(t *testing.T) {
+	const task = `{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_WORKING"}}}`
+	large := `{"artifactUpdate":{"taskId":"t","contextId":"c","append":true,"artifact":{"artifactId":"a","parts":[{"text":"` + strings.Repeat("x", 6<<20) + `"}]}}}`
+	for name, tt := range map[string]struct {
+		events []string
+		cancel bool
+	}{
+		"more than is accepted":    {[]string{task, large, large, large}, true},
+		"an event that is no JSON": {[]string{task, `{"statusUpdate":`}, true},
+		"an odd field":             {[]string{task, `{"statusUpdate":{"taskId":7}}`}, true},
+		"before the task is known": {[]string{`{"task":{"id":7}}`}, false},
+		"after its end":            {[]string{`{"task":{"id":"t","contextId":"c","status":{"state":"TASK_STATE_FAILED"}}}`}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var canceled atomic.Int32
+			a := serveCard(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case strings.HasSuffix(r.URL.Path, ".json"):
+					_, _ = fmt.Fprintf(w, `{"name":"x","capabilities":{"streaming":true},"supportedInterfaces":[{"url":"http://%s","protocolBinding":"HTTP+JSON","protocolVersion":"1.0"}]}`, r.Host)
+				case strings.HasSuffix(r.URL.Path, "/tasks/t:cancel"):
+					canceled.Add(1)
+					_, _ = io.WriteString(w, `{"id":"t","contextId":"c","status":{"state":"TASK_STATE_CANCELED"}}`)
+				default:
+					_, _ = io.Copy(io.Discard, r.Body) // only then the end of the connection is noticed
+					w.Header().Set("Content-Type", wire.TypeSSE)
+					for _, event := range tt.events {
+						_, _ = io.WriteString(w, "data: "+event+"\n\n")
+					}
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				}
+			})
+			if err := newJournal("hello").play(t.Context(), a); err == nil {
+				t.Fatal("the answer is accepted")
+			}
+			if got := canceled.Load(); got != map[bool]int32{true: 1, false: 0}[tt.cancel] {
+				t.Errorf("%d cancels, want %v", got, tt.cancel)
+			}
+		})
+	}
+}
+
+// TestConsumerThatStopsCancels: a call whose consumer stops because a halt or a limit has ended it cancels the peer's
+// task, and one that is continued later does not.
+func TestConsumerThatStopsCancels(t *testing.T) {
+	halted := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonHalted, "halted")
+	halted.Err = agent.ErrCanceled
+	for name, tt := range map[string]struct {
+		cause  error
+		cancel bool
+	}{
+		"halt":          {halted, true},
+		"journal limit": {agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "full"), true},
+		"shutdown":      {agent.ErrShutdown, false},
+		"fenced":        {agent.ErrFenced, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachStream(t, func(t *testing.T, w way) {
+				gate := make(chan struct{})
+				f, a := w.start(t, func(c *fakeagent.Config) { c.Default = fakeagent.Turn{Progress: "working", Gate: gate} })
+				t.Cleanup(func() { close(gate) })
+				ctx, stop := context.WithCancelCause(t.Context())
+				defer stop(nil)
+				j := newJournal("hello")
+				for e, err := range a.Process(agent.With(ctx, j.run), j.req) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if e.GetProgress() != nil || e.GetBound() != nil {
+						stop(tt.cause)
+						break
+					}
+				}
+				if got := len(f.Requests(w.cancel)) > 0; got != tt.cancel {
+					t.Errorf("canceled %v, want %v", got, tt.cancel)
+				}
+			})
+		})
+	}
 }
