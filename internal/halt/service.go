@@ -318,7 +318,7 @@ func (s *Service) recordFrozen(ctx context.Context, h *teamv1.Halt, held []Held)
 }
 
 // receipt adds what the halt has stopped to a response, once it has stopped or ctx has ended. Callers
-// who may not administer the server see the tasks of their account.
+// who may not administer the server see the tasks of their account; others only count.
 func (s *Service) receipt(ctx context.Context, who a2a.Caller, resp *teamv1.HaltResponse) error {
 	reading := context.WithoutCancel(ctx)
 	if err := s.c.Store.ReachRuns(reading, resp.GetHalt()); err != nil {
@@ -332,7 +332,6 @@ func (s *Service) receipt(ctx context.Context, who a2a.Caller, resp *teamv1.Halt
 	resp.Total = int32(total) //nolint:gosec // far fewer
 	for _, t := range tasks {
 		if !who.May(a2a.PermissionAdmin) && a2a.AccountOf(t.Owner) != who.Account {
-			resp.Total--
 			continue
 		}
 		one, err := s.stopped(ctx, t, resp.GetHalt())
