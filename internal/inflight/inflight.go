@@ -47,7 +47,7 @@ const (
 	// gets four fifths of the budget, the next one four fifths of the rest, and so on.
 	headroom = 4
 	// floor is the part of the budget that every account may hold, even if nothing is free.
-	floor = 32
+	floor = 8
 	// retryAfter is when a caller that was refused should try again.
 	retryAfter = time.Second
 )

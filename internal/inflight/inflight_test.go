@@ -63,7 +63,7 @@ func TestShares(t *testing.T) {
 		one, _ := fill(t, b, "one")
 		two, _ := fill(t, b, "two")
 		three, _ := fill(t, b, "three")
-		if one != 800 || two != 160 || three < 30 || one+two+three > size {
+		if one != 800 || two != 160 || three != size/8/10*10 {
 			t.Error(one, two, three)
 		}
 	})

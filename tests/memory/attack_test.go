@@ -76,8 +76,9 @@ func beAttacker(text string) int {
 		defer conn.Close()
 		c.conns = append(c.conns, conn)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), o.Lasts)
+	ctx, stop := context.WithCancel(context.Background()) // a deadline would be told to the server
 	defer stop()
+	defer time.AfterFunc(o.Lasts, stop).Stop()
 	f := force{caller: c, size: o.Size, end: time.Now().Add(o.Lasts)}
 	if attack := attacks[o.Attack]; attack != nil {
 		attack(ctx, f)
