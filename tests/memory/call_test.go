@@ -345,7 +345,7 @@ func broken(ctx context.Context, err error) string {
 var (
 	states  = regexp.MustCompile(`"state": ?"(?:TASK_STATE_)?([A-Za-z_-]+)"`)
 	reasons = regexp.MustCompile(`"reason": ?"([A-Z_]+)"`)
-	codes   = regexp.MustCompile(`"error": ?\{"code": ?[-0-9]`)
+	codes   = regexp.MustCompile(`"error": ?\{"code": ?(?:-|[1-5][0-9][0-9])`)
 )
 
 // judge returns the outcome of an answer over HTTP.
