@@ -117,7 +117,7 @@ func backupCommand(s *cli.Shell) *cobra.Command {
 }
 
 func storeCommand(s *cli.Shell) *cobra.Command {
-	var url, key string
+	var url, key, inFile string
 	forget := &cobra.Command{
 		Use:   "forget-secrets --store URL --key ID",
 		Short: "Deletes what a lost key of server.encryption has encrypted",
@@ -131,7 +131,26 @@ func storeCommand(s *cli.Shell) *cobra.Command {
 	}
 	forget.Flags().StringVar(&url, "store", "", storedHelp)
 	forget.Flags().StringVar(&key, "key", "", "id of the lost key")
-	return group("store", "Deletes what a store can no longer read", "Deletes what a store can no longer read.", forget)
+	reencrypt := &cobra.Command{
+		Use:   "reencrypt [FILE]",
+		Short: "Encrypts all secrets of a store again under the first key",
+		Long: "Encrypts all secrets in the store of a configuration file again under the first key of its\n" +
+			"server.encryption, so that the other keys can be removed from the file. Servers may use\n" +
+			"a PostgreSQL store meanwhile, if all of them have that key as their first one. Stop the\n" +
+			"server of a SQLite store first.",
+		Example: "  team-server store reencrypt team.yaml",
+		Args:    usage(atMostOne("FILE")),
+		RunE: func(c *cobra.Command, args []string) error {
+			path := "team.yaml"
+			if len(args) > 0 {
+				path = args[0]
+			}
+			return s.Reencrypt(c.Context(), path, inFile)
+		},
+	}
+	reencrypt.Flags().StringVar(&inFile, "store", "", storedHelp+"; that of the file if not given")
+	return group("store", "Encrypts the secrets of a store again, and deletes what it can no longer read",
+		"Encrypts the secrets of a store again, and deletes what it can no longer read.", reencrypt, forget)
 }
 
 func validateCommand(s *cli.Shell) *cobra.Command {

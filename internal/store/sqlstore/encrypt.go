@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // keySetting begins the names of the settings that list the configured keys under which secrets may be
@@ -26,11 +24,10 @@ const keySetting = "encryption_key:"
 const pageKey = "page_token_key"
 
 const (
-	encryptEvery = 5 * time.Second
+	// keysEvery is how often a process looks whether others have begun to encrypt with further keys.
+	keysEvery = 5 * time.Second
+	// encryptBatch is how many values are encrypted again in one transaction.
 	encryptBatch = 200
-	// cleanPasses is how often a replica must find nothing to encrypt again before a key counts as no longer
-	// used: others may need until their next pass to use the new one.
-	cleanPasses = 3
 )
 
 // registered returns the ids of the keys under which secrets may be encrypted, with their test values.
@@ -60,17 +57,6 @@ func (r *keyring) check(known map[string][]byte) error {
 	return nil
 }
 
-// choose makes the first configured key encrypt that is registered; without one, the key in the store.
-func (r *keyring) choose(known map[string][]byte) {
-	for _, id := range r.ids {
-		if known[id] != nil {
-			r.use(id)
-			return
-		}
-	}
-	r.use("")
-}
-
 // unlock reads the keys of the store, and checks that the configured ones fit.
 func (s *Store) unlock(ctx context.Context) error {
 	stored, err := s.secret(ctx, pushKey)
@@ -87,11 +73,8 @@ func (s *Store) unlock(ctx context.Context) error {
 	if err := s.keys.check(known); err != nil {
 		return err
 	}
-	s.keys.choose(known)
-	var other errOtherValue
-	var wrong errWrongKey
-	if err := s.adoptKey(ctx); errors.As(err, &other) || errors.As(err, &wrong) {
-		return err // after other errors the background work tries again, and logs them
+	if err := s.register(ctx, known); err != nil {
+		return err
 	}
 	page, err := s.secret(ctx, pageKey)
 	if _, n := parseSealed(page); err == nil && n > 0 {
@@ -104,224 +87,86 @@ func (s *Store) unlock(ctx context.Context) error {
 	return nil
 }
 
-// errBehind says that replicas do not have the first configured key.
-type errBehind struct {
-	key      string
-	replicas []string
-}
-
-func (e errBehind) Error() string {
-	return fmt.Sprintf("the encryption key %q is not used yet, because these servers with the same store do not have it: %s; "+
-		"restart them with it (a server that was killed is listed until its lease ends)", e.key, strings.Join(e.replicas, ", "))
-}
-
-// adoptKey makes the first configured key encrypt, if all live replicas have it.
-func (s *Store) adoptKey(ctx context.Context) error {
-	if len(s.keys.ids) == 0 || *s.keys.current.Load() == s.keys.ids[0] {
+// register records the first configured key as one under which secrets are encrypted.
+func (s *Store) register(ctx context.Context, known map[string][]byte) error {
+	if len(s.keys.ids) == 0 || known[s.keys.ids[0]] != nil {
 		return nil
 	}
-	first := s.keys.ids[0]
+	name := keySetting + s.keys.ids[0]
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
-		behind, _, err := s.behind(ctx, q)
-		if err != nil {
-			return err
-		}
-		if len(behind) > 0 {
-			return refusal{errBehind{first, behind}}
-		}
-		name := keySetting + first
-		if _, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, s.keys.sealWith(first, []byte(name), nil)); err != nil {
-			return err
-		}
-		known, err := s.registered(ctx, q) // another replica may have the same id with another value
-		if err != nil {
-			return err
-		}
-		if err := s.keys.check(known); err != nil {
-			return refusal{err}
-		}
-		return nil
+		_, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, s.keys.seal([]byte(name), nil))
+		return err
 	})
-	if err == nil {
-		s.keys.use(first)
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// errOtherValue says that a replica has a key with the same id and another value.
-type errOtherValue struct{ key, replica string }
-
-func (e errOtherValue) Error() string {
-	return fmt.Sprintf("the encryption key %q has another value on the server %q with the same store; write the same value on all servers "+
-		"(a server that was killed counts until its lease ends)", e.key, e.replica)
-}
-
-// behind returns the live replicas that do not have the first configured key, and whether all others
-// encrypt with it, too. The error is errOtherValue if one has a configured key with another value.
-func (s *Store) behind(ctx context.Context, q querier) (list []string, agreed bool, err error) {
-	if s.db.single() { // rows are of earlier processes
-		return nil, true, nil
+	if known, err = s.registered(ctx, s.db.reader()); err != nil { // another process may have registered the id with another value
+		return err
 	}
-	err = each(ctx, q, func() { list, agreed = nil, true }, func(r *sql.Rows) error {
-		var id, keys string
-		if err := r.Scan(&id, &keys); err != nil {
-			return err
-		}
-		first, has := "", false
-		for i, key := range strings.Fields(keys) {
-			name, theirs, _ := strings.Cut(key, ":")
-			if mine := s.keys.prints[name]; mine != "" && mine != theirs {
-				return refusal{errOtherValue{name, id}}
-			}
-			has = has || name == s.keys.ids[0]
-			if i == 0 {
-				first = name
-			}
-		}
-		if !has {
-			list = append(list, id)
-		}
-		agreed = agreed && first == s.keys.ids[0]
-		return nil
-	}, `SELECT id, keys FROM replica WHERE expires > $1 ORDER BY id`, s.now())
-	return list, agreed, err
+	return s.keys.check(known)
 }
 
-// encryption is the background work of a store: it brings all secrets under the first configured key, and
-// stops the process if other replicas encrypt with a key that it does not have.
-type encryption struct {
-	s        *Store
-	clean    int    // passes that have found nothing to encrypt again
-	changed  int    // values that were encrypted again
-	lastSaid string // the last logged text, which is not repeated
-}
-
-// run works until ctx ends.
-func (e *encryption) run(ctx context.Context) {
-	if e.s.db.single() && len(e.s.keys.ids) == 0 {
-		return
+// watchKeys stops the process when others encrypt with a key that it does not have: it must not claim deliveries that it
+// cannot make. It runs until ctx ends.
+func (s *Store) watchKeys(ctx context.Context) {
+	if s.db.single() {
+		return // there are no others
 	}
-	tick := time.NewTicker(max(min(encryptEvery, e.s.cfg.Lease/3), time.Millisecond))
+	tick := time.NewTicker(keysEvery)
 	defer tick.Stop()
 	for {
-		err := e.pass(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case e.s.Err() != nil && err != nil:
-			e.say(zap.ErrorLevel, "server.encryption: "+err.Error())
-		case errors.Is(err, a2a.ErrStorage):
-			e.say(zap.WarnLevel, "cannot check the keys that encrypt the store", zap.Error(err))
-		case err != nil:
-			e.say(zap.WarnLevel, "server.encryption: "+err.Error())
-		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
+		known, err := s.registered(ctx, s.db.reader())
+		if err != nil {
+			continue // Ready reports a store that cannot be read
+		}
+		if err := s.keys.check(known); err != nil {
+			s.cfg.Log.Error("server.encryption: " + err.Error())
+			_ = s.db.state().latch(err)
+			return
+		}
 	}
 }
 
-// say logs a text, unless it was logged last.
-func (e *encryption) say(level zapcore.Level, text string, fields ...zap.Field) {
-	if e.lastSaid != text {
-		e.lastSaid = text
-		e.s.cfg.Log.Log(level, text, fields...)
-	}
-}
-
-// pass checks the keys of the store, and encrypts again what is not encrypted under the first one.
-func (e *encryption) pass(ctx context.Context) error {
-	s := e.s
-	known, err := s.registered(ctx, s.db.reader())
-	if err != nil {
-		return err
-	}
-	if err := s.keys.check(known); err != nil {
-		return s.db.state().latch(err) // it must not claim deliveries that it cannot make
-	}
+// Reencrypt encrypts all secrets again that are not encrypted under the first configured key, so that the others can be
+// removed from the configuration. Servers may use the store if all of them have that key as their first one. It leaves out
+// damaged secrets. n is the number of secrets that were encrypted again.
+func (s *Store) Reencrypt(ctx context.Context) (n int, err error) {
 	if len(s.keys.ids) == 0 {
-		return nil
+		return 0, errors.New("no key is configured; add one to server.encryption.keys")
 	}
-	s.keys.choose(known)
-	if err := s.adoptKey(ctx); err != nil {
-		return err
-	}
-	first := s.keys.ids[0]
-	delete(known, first)
-	if e.clean >= cleanPasses {
-		if len(known) == 0 {
-			return nil
-		}
-		e.clean = 0 // a replica with another first key was back
-	}
-	if _, agreed, err := s.behind(ctx, s.db.reader()); err != nil || !agreed {
-		return err // replicas with other first keys would encrypt it again, too
-	}
-	n, err := e.encryptAll(ctx, first)
-	e.changed += n
-	if e.clean++; n > 0 || err != nil {
-		e.clean = 0
-		return err
-	}
-	if e.clean < cleanPasses && !s.db.single() {
-		return nil
-	}
-	e.clean = cleanPasses
-	if err := s.retire(ctx, slices.Sorted(maps.Keys(known))); err != nil {
-		return err
-	}
-	if rest := s.keys.ids[1:]; len(rest) > 0 {
-		e.say(zap.InfoLevel, fmt.Sprintf("all secrets in the store are encrypted under the key %q; remove %q from server.encryption.keys of all servers", first, rest))
-	} else if e.changed > 0 {
-		e.say(zap.InfoLevel, fmt.Sprintf("all secrets in the store are encrypted under the key %q", first))
-	}
-	return nil
-}
-
-// retire removes keys under which nothing is encrypted any more, if all replicas encrypt with the first one.
-func (s *Store) retire(ctx context.Context, ids []string) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	return s.db.do(ctx, func(ctx context.Context, q querier) error {
-		if _, agreed, err := s.behind(ctx, q); err != nil || !agreed {
-			return err
-		}
-		for _, id := range ids {
-			if _, err := q.exec(ctx, `DELETE FROM setting WHERE name = $1`, keySetting+id); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// encryptAll encrypts all secrets again that are not encrypted under a key. It leaves out damaged ones. n is
-// their number.
-func (e *encryption) encryptAll(ctx context.Context, id string) (n int, err error) {
-	if n, err = e.encryptPageKey(ctx, id); err != nil {
+	if n, err = s.reencryptPageKey(ctx); err != nil {
 		return n, err
 	}
 	var after sealedPush
 	for {
-		list, err := e.s.otherPushes(ctx, id, after)
-		if err != nil || len(list) == 0 {
+		list, err := s.otherPushes(ctx, after)
+		if err != nil {
 			return n, err
 		}
+		if len(list) == 0 {
+			break
+		}
 		after = list[len(list)-1]
-		done, err := e.s.encryptPushes(ctx, id, list)
+		done, err := s.reencryptPushes(ctx, list)
 		n += done
 		if err != nil {
 			return n, err
 		}
 	}
+	return n, s.db.do(ctx, func(ctx context.Context, q querier) error {
+		_, err := q.exec(ctx, `DELETE FROM setting WHERE substr(name, 1, `+fmt.Sprint(len(keySetting))+`) = $1 AND name <> $2`, keySetting, keySetting+s.keys.ids[0])
+		return err
+	})
 }
 
-// encryptPageKey encrypts the key of page tokens.
-func (e *encryption) encryptPageKey(ctx context.Context, id string) (n int, err error) {
-	s, name := e.s, []byte(pageKey)
+// reencryptPageKey encrypts the key of page tokens again.
+func (s *Store) reencryptPageKey(ctx context.Context) (n int, err error) {
+	id, name := s.keys.ids[0], []byte(pageKey)
 	sealed, err := s.secret(ctx, pageKey)
 	if err != nil || slices.Equal(sealed[:min(len(sealed), len(sealedHeader(id)))], sealedHeader(id)) {
 		return 0, err
@@ -333,7 +178,7 @@ func (e *encryption) encryptPageKey(ctx context.Context, id string) (n int, err 
 		}
 	}
 	return 1, s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `UPDATE setting SET value = $3 WHERE name = $1 AND value = $2`, pageKey, sealed, s.keys.sealWith(id, name, plain))
+		_, err := q.exec(ctx, `UPDATE setting SET value = $3 WHERE name = $1 AND value = $2`, pageKey, sealed, s.keys.seal(name, plain))
 		return err
 	})
 }
@@ -344,9 +189,10 @@ type sealedPush struct {
 	body            []byte
 }
 
-// otherPushes returns push configurations after another one that are not encrypted under a key, in order.
-func (s *Store) otherPushes(ctx context.Context, key string, after sealedPush) (list []sealedPush, err error) {
-	header := sealedHeader(key)
+// otherPushes returns push configurations after another one that are not encrypted under the first configured key, in
+// order.
+func (s *Store) otherPushes(ctx context.Context, after sealedPush) (list []sealedPush, err error) {
+	header := sealedHeader(s.keys.ids[0])
 	err = each(ctx, s.db.reader(), func() { list = nil }, func(r *sql.Rows) error {
 		var p sealedPush
 		err := r.Scan(&p.root, &p.scope, &p.id, &p.body)
@@ -357,8 +203,8 @@ ORDER BY id, scope, config LIMIT %d`, len(header), encryptBatch), header, after.
 	return list, err
 }
 
-// encryptPushes encrypts push configurations again that have not changed meanwhile. n is their number.
-func (s *Store) encryptPushes(ctx context.Context, key string, list []sealedPush) (n int, err error) {
+// reencryptPushes encrypts push configurations again that have not changed meanwhile. n is their number.
+func (s *Store) reencryptPushes(ctx context.Context, list []sealedPush) (n int, err error) {
 	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
 		n = 0
 		for _, p := range list {
@@ -368,7 +214,7 @@ func (s *Store) encryptPushes(ctx context.Context, key string, list []sealedPush
 				continue // reading it reports the damage
 			}
 			if _, err := q.exec(ctx, `UPDATE push_config SET body = $5 WHERE id = $1 AND scope = $2 AND config = $3 AND body = $4`,
-				p.root, p.scope, p.id, p.body, s.keys.sealWith(key, name, plain)); err != nil {
+				p.root, p.scope, p.id, p.body, s.keys.seal(name, plain)); err != nil {
 				return err
 			}
 			n++

@@ -13,9 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
@@ -28,10 +25,8 @@ func keyOf(id string, b byte) secret.Key {
 	return secret.Key{ID: id, Value: secret.New(base64.StdEncoding.EncodeToString([]byte(strings.Repeat(string(rune(b)), 32))))}
 }
 
-// under returns a configuration with encryption keys and a short time between the passes.
-func under(keys ...secret.Key) sqlstore.Config {
-	return sqlstore.Config{Keys: keys, Lease: 300 * time.Millisecond}
-}
+// under returns a configuration with encryption keys.
+func under(keys ...secret.Key) sqlstore.Config { return sqlstore.Config{Keys: keys} }
 
 // webhook registers a webhook whose token is its id.
 func webhook(t testing.TB, s *sqlstore.Store, task, id string) {
@@ -52,13 +47,17 @@ func readable(t testing.TB, s *sqlstore.Store, task string, ids ...string) {
 	}
 }
 
-// encrypted waits until the secrets of a store, and the key of its page tokens, are encrypted under one key,
-// and no other one is registered.
+// encrypted encrypts all secrets of a store again, and fails the test unless they, and the key of its page tokens, are
+// encrypted under one key then, and no other one is registered.
 func encrypted(t testing.TB, s *sqlstore.Store, key string, webhooks int) {
 	t.Helper()
-	until(t, fmt.Sprintf("%d webhooks under the key %q", webhooks, key), func() bool {
-		return maps.Equal(s.SealedUnder(context.Background(), t), map[string]int{key: webhooks + 1}) && slices.Equal(s.Registered(context.Background(), t), []string{key})
-	})
+	if _, err := s.Reencrypt(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	got, registered := s.SealedUnder(context.Background(), t), s.Registered(context.Background(), t)
+	if !maps.Equal(got, map[string]int{key: webhooks + 1}) || !slices.Equal(registered, []string{key}) {
+		t.Errorf("encrypted under %v, registered %v; want %d webhooks under %q", got, registered, webhooks, key)
+	}
 }
 
 // refused fails the test unless a store cannot be opened, with an error that has all parts of a text.
@@ -116,15 +115,14 @@ func TestEncryption_KeyIsConfiguredAndReplaced(t *testing.T) {
 			next := a2a.Filter{PageSize: 1, PageToken: page.NextToken}
 			closed(t, s)
 
-			core, log := observer.New(zap.InfoLevel)
-			cfg := under(one)
-			cfg.Log = zap.New(core)
-			s = opened(t, at, cfg)
+			s = opened(t, at, under(one))
 			readable(t, s, "a", "x", "y")
 			webhook(t, s, "a", "z")
+			if got := s.SealedUnder(t.Context(), t); !maps.Equal(got, map[string]int{"": 3, "one": 1}) {
+				t.Errorf("encrypted under %v", got)
+			}
 			encrypted(t, s, "one", 3)
 			readable(t, s, "a", "x", "y", "z")
-			until(t, "the log", func() bool { return log.FilterMessageSnippet(`are encrypted under the key "one"`).Len() == 1 })
 			closed(t, s)
 
 			refused(t, at, under(), `the key "one", which is not configured`, `server: {encryption: {keys: [{id: "one", value:`, "team-server store forget-secrets --key one")
@@ -133,13 +131,9 @@ func TestEncryption_KeyIsConfiguredAndReplaced(t *testing.T) {
 			refused(t, at, under(keyOf("one", 3), one), `encryption key "one"`, "is given twice")
 			refused(t, at, under(secret.Key{ID: "one", Value: secret.New("short")}), `encryption key "one": value must be 32 bytes`)
 
-			core, log = observer.New(zap.InfoLevel)
-			cfg = under(two, one)
-			cfg.Log = zap.New(core)
-			s = opened(t, at, cfg)
+			s = opened(t, at, under(two, one))
 			readable(t, s, "a", "x", "y", "z")
 			encrypted(t, s, "two", 3)
-			until(t, "the log", func() bool { return log.FilterMessageSnippet(`remove ["one"] from server.encryption.keys`).Len() == 1 })
 			closed(t, s)
 
 			refused(t, at, under(one), `the key "two", which is not configured`)
@@ -217,92 +211,37 @@ func TestEncryption_Copies(t *testing.T) {
 	}
 }
 
-// TestEncryption_WaitsForAllReplicas: a replica encrypts under a new key only when all others have it, and one
-// without a key that is in use stops instead of failing deliveries.
-func TestEncryption_WaitsForAllReplicas(t *testing.T) {
+// TestEncryption_TwoDeployments: replicas go on while a key is replaced in two deployments: the first adds the next key
+// behind the present one, the second puts it in front. A replica without a key that others use stops.
+func TestEncryption_TwoDeployments(t *testing.T) {
 	one, two := keyOf("one", 1), keyOf("two", 2)
 	at := pgtest.URL(t)
-	old := opened(t, at, sqlstore.Config{})
-	if err := old.Beat(t.Context(), "old"); err != nil {
-		t.Fatal(err)
-	}
+	old := opened(t, at, under(one))
 	create(t, old, "a")
-	core, log := observer.New(zap.InfoLevel)
-	fresh := open(t, at, sqlstore.Config{Keys: []secret.Key{one}, Log: zap.New(core)})
-	webhook(t, fresh, "a", "x")
-	readable(t, old, "a", "x")
-	if err := fresh.EncryptionPass(t.Context()); err == nil || !strings.Contains(err.Error(), `the encryption key "one" is not used yet, because these servers with the same store do not have it: old; restart them`) {
-		t.Errorf("a pass beside a replica without the key: %v", err)
-	}
-	until(t, "the log", func() bool {
-		return log.FilterMessageSnippet("server.encryption: ").Len() == 1
-	})
-	if got := fresh.SealedUnder(t.Context(), t); got["one"] != 0 || len(fresh.Registered(t.Context(), t)) != 0 {
-		t.Errorf("encrypted under %v, registered %v", got, fresh.Registered(t.Context(), t))
-	}
+	webhook(t, old, "a", "x")
+	added := opened(t, at, under(one, two))
+	webhook(t, added, "a", "y")
+	readable(t, old, "a", "x", "y")
+	without := opened(t, at, under(one))
 	closed(t, old)
-	silent := opened(t, at, under()) // it has no replica, and so nobody knows of it
-	if err := fresh.EncryptionPass(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := fresh.SealedUnder(t.Context(), t); !maps.Equal(got, map[string]int{"one": 2}) {
-		t.Errorf("encrypted under %v", got)
-	}
+	changed := opened(t, at, under(two, one))
+	webhook(t, changed, "a", "z")
+	readable(t, added, "a", "x", "y", "z")
 	select {
-	case <-silent.Failed():
-		if err := silent.Err(); err == nil || !strings.Contains(err.Error(), `the key "one", which is not configured`) {
+	case <-without.Failed():
+		if err := without.Err(); err == nil || !strings.Contains(err.Error(), `the key "two", which is not configured`) {
 			t.Errorf("stopped with %v", err)
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("a replica without the key goes on")
 	}
-	_ = silent.Close() // it has failed
-	refused(t, at, under(), `the key "one", which is not configured`)
-
-	// A rolling restart: the next key is used when the last replica has it.
-	second := opened(t, at, sqlstore.Config{Keys: []secret.Key{one}})
-	if err := second.Beat(t.Context(), "second"); err != nil {
-		t.Fatal(err)
-	}
-	third := open(t, at, sqlstore.Config{Keys: []secret.Key{two, one}})
-	if err := third.Beat(t.Context(), "third"); err != nil {
-		t.Fatal(err)
-	}
-	webhook(t, third, "a", "y")
-	readable(t, second, "a", "x", "y")
-	if err := third.EncryptionPass(t.Context()); err == nil || !strings.Contains(err.Error(), `"two" is not used yet, because these servers with the same store do not have it: second`) {
-		t.Errorf("a pass beside a replica without the next key: %v", err)
-	}
-	// One that has the keys in the other order reads both, and neither encrypts again what the other wrote.
-	fourth := opened(t, at, sqlstore.Config{Keys: []secret.Key{one, two}})
-	if err := fourth.Beat(t.Context(), "fourth"); err != nil {
-		t.Fatal(err)
-	}
-	closed(t, second)
-	for range 4 {
-		if err := third.EncryptionPass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := fourth.EncryptionPass(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	webhook(t, third, "a", "z")
-	readable(t, fourth, "a", "x", "y", "z")
-	if got := fourth.SealedUnder(t.Context(), t); !maps.Equal(got, map[string]int{"one": 3, "two": 1}) {
-		t.Errorf("encrypted under %v", got)
-	}
-	if got := third.Registered(t.Context(), t); !slices.Equal(got, []string{"one", "two"}) {
-		t.Errorf("registered: %v", got)
-	}
-	closed(t, fourth)
-	if err := third.EncryptionPass(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := third.SealedUnder(t.Context(), t); !maps.Equal(got, map[string]int{"two": 4}) {
-		t.Errorf("encrypted under %v", got)
-	}
-	readable(t, third, "a", "x", "y", "z")
+	_ = without.Close() // it has failed
+	closed(t, added)
+	encrypted(t, changed, "two", 3)
+	closed(t, changed)
+	refused(t, at, under(two, keyOf("two", 3)), `is given twice`)
+	refused(t, at, under(keyOf("two", 3)), `the encryption key "two" does not have the value that encrypted the store`)
+	readable(t, open(t, at, under(two)), "a", "x", "y", "z")
 }
 
 // TestEncryption_WhileWebhooksChange: what is registered while secrets are encrypted again is not lost.
@@ -332,7 +271,7 @@ func TestEncryption_WhileWebhooksChange(t *testing.T) {
 			}
 			writers.Go(func() {
 				for range 20 {
-					if err := s.EncryptionPass(t.Context()); err != nil {
+					if _, err := s.Reencrypt(t.Context()); err != nil {
 						t.Error(err)
 					}
 				}
@@ -419,58 +358,4 @@ func TestSQLite_T_48_FilesAreForTheirUser(t *testing.T) {
 	closed(t, to)
 	private(filepath.Join(dir, "other"), 2)
 	private(filepath.Join(dir, "new"), 3)
-}
-
-// TestEncryption_AnotherValue: a server whose key has the id of a key that other servers wait to use, and
-// another value, is refused, and the others go on. A server that finds another value registered at the
-// last moment does not use its own.
-func TestEncryption_AnotherValue(t *testing.T) {
-	at := pgtest.URL(t)
-	a, b := keyOf("a", 1), keyOf("b", 2)
-	first := opened(t, at, lasting(a))
-	if err := first.Beat(t.Context(), "first"); err != nil {
-		t.Fatal(err)
-	}
-	create(t, first, "a")
-	webhook(t, first, "a", "x")
-	waiting := open(t, at, lasting(b, a))
-	if err := waiting.Beat(t.Context(), "waiting"); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, at, lasting(keyOf("b", 3), a), `the encryption key "b" has another value on the server "waiting"`)
-	closed(t, first)
-	if err := waiting.EncryptionPass(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	encrypted(t, waiting, "b", 1)
-	readable(t, waiting, "a", "x")
-
-	at = pgtest.URL(t)
-	old := opened(t, at, lasting())
-	if err := old.Beat(t.Context(), "old"); err != nil {
-		t.Fatal(err)
-	}
-	late := opened(t, at, lasting(keyOf("b", 3)))
-	defer func() { _ = late.Close() }() // it may have failed
-	closed(t, old)
-	// Now the background work of late and a new server both register a value. One of them has it.
-	create(t, late, "a")
-	const refusal = `the encryption key "b" does not have the value that encrypted the store`
-	soon, err := sqlstore.Open(t.Context(), at, lasting(b))
-	switch lost := late.AdoptKey(t.Context()); {
-	case err == nil && (lost == nil || !strings.Contains(lost.Error(), refusal)):
-		t.Errorf("both values are used, and the later server gets %v", lost)
-	case err != nil && (lost != nil || !strings.Contains(err.Error(), refusal)):
-		t.Errorf("the new server is refused with %v, and the other gets %v", err, lost)
-	}
-	if soon != nil {
-		closed(t, soon)
-	}
-}
-
-// lasting is like under, for replicas whose lease does not end during a test.
-func lasting(keys ...secret.Key) sqlstore.Config {
-	c := under(keys...)
-	c.Lease = time.Hour
-	return c
 }

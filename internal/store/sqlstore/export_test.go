@@ -87,14 +87,6 @@ func (s *Store) Exec(ctx context.Context, t testing.TB, text string) {
 	}
 }
 
-// AdoptKey makes the first configured key encrypt, if it may.
-func (s *Store) AdoptKey(ctx context.Context) error { return s.adoptKey(ctx) }
-
-// EncryptionPass does once what the background work of a store does with its secrets.
-func (s *Store) EncryptionPass(ctx context.Context) error {
-	return (&encryption{s: s}).pass(ctx)
-}
-
 // SealedUnder returns how many stored secrets each key has encrypted, by its id; "" is the key in the store.
 func (s *Store) SealedUnder(ctx context.Context, t testing.TB) map[string]int {
 	t.Helper()

@@ -115,7 +115,7 @@ func (i *inspector) sqlite(ctx context.Context, file string) {
 		i.add(Warning, "store permissions", makePrivate(file), "%s has mode %#o: other users of this machine can open it", file, info.Mode().Perm())
 	}
 	i.add(OK, "store", "", "%s can be read", file)
-	i.content(ctx, db, func() (time.Time, error) { return i.Clock(), nil })
+	i.content(ctx, db)
 }
 
 // folder checks the folder of a SQLite store and its disk.
@@ -154,8 +154,8 @@ func (i *inspector) folder(folder string) {
 	}
 }
 
-// content checks the schema and the keys of a store. now returns the time of the store.
-func (i *inspector) content(ctx context.Context, db *sql.DB, now func() (time.Time, error)) {
+// content checks the schema and the keys of a store.
+func (i *inspector) content(ctx context.Context, db *sql.DB) {
 	known, err := knownSchema()
 	var have int64
 	if err == nil {
@@ -175,16 +175,12 @@ func (i *inspector) content(ctx context.Context, db *sql.DB, now func() (time.Ti
 	default:
 		i.add(OK, "store schema", "", "the schema is %d, as in this version", have)
 	}
-	i.encryption(ctx, db, now)
+	i.encryption(ctx, db)
 }
 
-// encryption checks the keys of the configuration against those of the store and of other servers.
-func (i *inspector) encryption(ctx context.Context, db *sql.DB, now func() (time.Time, error)) {
+// encryption checks the keys of the configuration against those of the store.
+func (i *inspector) encryption(ctx context.Context, db *sql.DB) {
 	s := &Store{db: readDB{pgQuerier{db}}}
-	s.clock.fixed = i.Clock
-	if at, err := now(); err == nil {
-		s.clock.fixed = func() time.Time { return at }
-	}
 	stored, err := s.secret(ctx, pushKey)
 	if errors.Is(err, errReadOnly) {
 		return // no server has been started with the store
@@ -199,20 +195,13 @@ func (i *inspector) encryption(ctx context.Context, db *sql.DB, now func() (time
 	if err == nil {
 		err = s.keys.check(known)
 	}
-	var behind []string
-	if err == nil && len(i.Keys) > 0 {
-		behind, _, err = s.behind(ctx, s.db.reader())
-		err = answer(err)
-	}
 	switch {
 	case err != nil:
 		i.add(Failed, "encryption keys", "correct server.encryption.keys", "%s", scrub(err))
-	case len(behind) > 0:
-		i.add(Warning, "encryption keys", "restart these servers with it", "%s", errBehind{i.Keys[0].ID, behind})
 	case len(i.Keys) == 0:
 		i.add(OK, "encryption keys", "", "none; the key of the store's secrets is in the store")
 	case known[i.Keys[0].ID] == nil:
-		i.add(OK, "encryption keys", "", "the store is not encrypted under %q yet; servers do so", i.Keys[0].ID)
+		i.add(OK, "encryption keys", "", "nothing in the store is encrypted under %q yet; servers encrypt with it", i.Keys[0].ID)
 	default:
 		i.add(OK, "encryption keys", "", "the keys fit the store")
 	}
@@ -279,10 +268,7 @@ func (i *inspector) postgres(ctx context.Context) {
 		i.add(OK, "store schema", "", "the database is empty; a server will make the schema")
 		return
 	}
-	i.content(ctx, db, func() (now time.Time, err error) {
-		err = db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now)
-		return now, err
-	})
+	i.content(ctx, db)
 }
 
 // settings checks the settings of a database on which durability depends.

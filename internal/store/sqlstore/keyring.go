@@ -4,14 +4,9 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
-	"sync/atomic"
 
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -43,19 +38,15 @@ func parseSealed(value []byte) (id string, header int) {
 type keyring struct {
 	stored cipher.AEAD            // the key in the store itself
 	byID   map[string]cipher.AEAD // the configured keys
-	ids    []string               // of the configured keys, as they are configured
-	prints map[string]string      // fingerprints of the configured keys by id
-	// current is the id of the key that encrypts, "" for the key in the store. It is a configured one
-	// only when all replicas have it.
-	current atomic.Pointer[string]
+	ids    []string               // of the configured keys: the first one encrypts
 }
 
-// validKeyID matches the ids of configured keys. Replicas list theirs with spaces between them.
+// validKeyID matches the ids of configured keys.
 var validKeyID = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,63}$`)
 
-// newKeyring returns a keyring that encrypts with the key in the store, until use says otherwise.
+// newKeyring returns a keyring that encrypts with the first key, and without keys with the one in the store.
 func newKeyring(stored []byte, keys []secret.Key) (*keyring, error) {
-	r := &keyring{byID: map[string]cipher.AEAD{}, prints: map[string]string{}}
+	r := &keyring{byID: map[string]cipher.AEAD{}}
 	var err error
 	if r.stored, err = newCipher(stored); err != nil {
 		return nil, fmt.Errorf("%w: the key in the store is not one: %w", a2a.ErrDataLoss, err)
@@ -74,26 +65,9 @@ func newKeyring(stored []byte, keys []secret.Key) (*keyring, error) {
 		if r.byID[k.ID], err = newCipher(value); err != nil {
 			return nil, err
 		}
-		r.ids, r.prints[k.ID] = append(r.ids, k.ID), fingerprint(value)
+		r.ids = append(r.ids, k.ID)
 	}
-	r.use("")
 	return r, nil
-}
-
-// fingerprint returns a text that differs for other keys and tells nothing about the key.
-func fingerprint(key []byte) string {
-	mac := hmac.New(sha256.New, key)
-	_, _ = mac.Write([]byte("fingerprint of an encryption key")) // a Hash returns no error
-	return hex.EncodeToString(mac.Sum(nil)[:8])
-}
-
-// list returns the configured keys as ID:FINGERPRINT, with spaces between them.
-func (r *keyring) list() string {
-	var all []string
-	for _, id := range r.ids {
-		all = append(all, id+":"+r.prints[id])
-	}
-	return strings.Join(all, " ")
 }
 
 // newCipher returns AES-GCM with a key, with a random nonce in front of its output.
@@ -105,19 +79,13 @@ func newCipher(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// use makes a key encrypt.
-func (r *keyring) use(id string) { r.current.Store(&id) }
-
-// seal encrypts a value with the current key.
-func (r *keyring) seal(name, plain []byte) []byte { return r.sealWith(*r.current.Load(), name, plain) }
-
-// sealWith encrypts a value with a key.
-func (r *keyring) sealWith(id string, name, plain []byte) []byte {
-	if id == "" {
+// seal encrypts a value.
+func (r *keyring) seal(name, plain []byte) []byte {
+	if len(r.ids) == 0 {
 		return r.stored.Seal(nil, nil, plain, name) //nolint:gosec // the cipher puts a random nonce in front by itself
 	}
-	header := sealedHeader(id)
-	return r.byID[id].Seal(header, nil, plain, slices.Concat(header, name)) //nolint:gosec // likewise
+	header := sealedHeader(r.ids[0])
+	return r.byID[r.ids[0]].Seal(header, nil, plain, slices.Concat(header, name)) //nolint:gosec // likewise
 }
 
 // open decrypts a value. The error is an errNoKey if the key is not configured. Any other error means that the value

@@ -32,8 +32,8 @@ func (s *Store) Beat(ctx context.Context, replica string) error {
 		return err
 	}
 	err := s.db.do(ctx, func(ctx context.Context, q querier) error {
-		_, err := q.exec(ctx, `INSERT INTO replica (id, expires, keys) VALUES ($1, $2, $3)
-ON CONFLICT (id) DO UPDATE SET expires = excluded.expires, keys = excluded.keys`, replica, s.now()+s.cfg.Lease.Milliseconds(), s.keys.list())
+		_, err := q.exec(ctx, `INSERT INTO replica (id, expires) VALUES ($1, $2)
+ON CONFLICT (id) DO UPDATE SET expires = excluded.expires`, replica, s.now()+s.cfg.Lease.Milliseconds())
 		return err
 	})
 	if err != nil {

@@ -167,7 +167,7 @@ func (s *Store) start(ctx context.Context) error {
 	s.work.Go(func() { s.retain(ctx) })
 	s.work.Go(func() { s.heal(ctx) })
 	if !s.cfg.Sealed {
-		s.work.Go(func() { (&encryption{s: s}).run(ctx) })
+		s.work.Go(func() { s.watchKeys(ctx) })
 	}
 	if !s.db.single() {
 		s.work.Go(func() { s.poll(ctx) })

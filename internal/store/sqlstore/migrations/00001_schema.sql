@@ -55,13 +55,11 @@ CREATE INDEX run_deltas ON run (ended) WHERE ended IS NOT NULL AND deltas > 0;
 CREATE INDEX run_parked ON run (parked) WHERE parked IS NOT NULL;
 CREATE INDEX run_halted ON run (id) WHERE halted = 1;
 
--- Processes that share the store. halts is the last change of halts that a replica has applied, keys the encryption keys
--- that it has, each as ID:FINGERPRINT, the one that it would encrypt with first, with spaces between them.
+-- Processes that share the store. halts is the last change of halts that a replica has applied.
 CREATE TABLE replica (
     id      TEXT   NOT NULL PRIMARY KEY,
     expires BIGINT NOT NULL,
-    halts   BIGINT NOT NULL DEFAULT 0,
-    keys    TEXT   NOT NULL DEFAULT ''
+    halts   BIGINT NOT NULL DEFAULT 0
 );
 
 CREATE TABLE event (
