@@ -113,14 +113,17 @@ func wanted(owner string, f a2a.Filter) *where {
 	return w
 }
 
-// heldSnaps is how many bytes of the snapshots of rows are kept in memory. Further snapshots are
-// read again when they are needed.
-const heldSnaps = 8 << 20
+// Snapshots of rows that have up to smallSnap bytes are read with the rows, and kept in memory up to heldSnaps bytes.
+// Others are read one by one when they are needed.
+const (
+	smallSnap = 64 << 10
+	heldSnaps = 1 << 20
+)
 
 // rows returns the newest task rows that match a condition.
 func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error) {
 	args := append(slices.Clip(w.args), int64(limit)) // an argument: one statement for all page sizes
-	text := taskColumns + ` WHERE ` + w.text + ` ORDER BY status_at DESC, task.id DESC LIMIT $` + strconv.Itoa(len(args))
+	text := smallTaskColumns + ` WHERE ` + w.text + ` ORDER BY status_at DESC, task.id DESC LIMIT $` + strconv.Itoa(len(args))
 	var list []taskRow
 	held := 0
 	err := each(ctx, s.db.reader(), func() { list, held = nil, 0 }, func(r *sql.Rows) error {
@@ -128,7 +131,7 @@ func (s *Store) rows(ctx context.Context, w *where, limit int) ([]taskRow, error
 		if err := r.Scan(t.dest()...); err != nil {
 			return err
 		}
-		if held += len(t.snap); held > heldSnaps {
+		if held += len(t.snap); held > heldSnaps || t.snap == nil && t.snapSeq > 0 {
 			t.snap, t.dropped = nil, true
 		}
 		list = append(list, t)

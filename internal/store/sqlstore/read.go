@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -190,6 +191,9 @@ type taskRow struct {
 
 // taskColumns selects the columns of a taskRow.
 const taskColumns = `SELECT task.id, visible, status_at, snap_seq, snap_sum, snap, seq, parked FROM task JOIN run ON run.id = task.id`
+
+// smallTaskColumns is like taskColumns, without large snapshots.
+var smallTaskColumns = strings.Replace(taskColumns, " snap,", fmt.Sprintf(" CASE WHEN length(snap) <= %d THEN snap END,", smallSnap), 1)
 
 // dest returns the destinations for a scan of taskColumns.
 func (r *taskRow) dest() []any {
