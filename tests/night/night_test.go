@@ -267,7 +267,8 @@ func pinned(t *testing.T, dir, name string) string {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {
-		pkg, version, ok := strings.Cut(strings.TrimSuffix(strings.TrimSpace(line), " \\"), "==")
+		requirement, _, _ := strings.Cut(line, " ") // before its hashes
+		pkg, version, ok := strings.Cut(requirement, "==")
 		if base, _, _ := strings.Cut(pkg, "["); ok && base == name {
 			return version
 		}
