@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -82,12 +80,7 @@ func migratable(from, to string) error {
 	if place(from) == place(to) {
 		return UsageError{errors.New("--from and --to are the same store; name another, empty one to copy to")}
 	}
-	if file, ok := strings.CutPrefix(from, store.SQLite); ok {
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the file %s does not exist; check the path", file)
-		}
-	}
-	return nil
+	return mustExist(from)
 }
 
 // place returns a canonical name of a store, without the user and independent of the path used, so

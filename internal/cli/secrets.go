@@ -33,7 +33,10 @@ func (s *Shell) Reencrypt(ctx context.Context, path, url string) (err error) {
 	case len(def.EncryptionKeys()) == 0:
 		return UsageError{fmt.Errorf("%s has no server.encryption.keys, so there is no key to encrypt with", path)}
 	}
-	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Keys: def.EncryptionKeys(), Log: s.log(zapcore.ErrorLevel)})
+	if err := mustExist(url); err != nil {
+		return err
+	}
+	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Keys: def.EncryptionKeys(), KeepOld: true, Log: s.log(zapcore.ErrorLevel)})
 	if err != nil {
 		return fmt.Errorf("%s: %s", store.Redacted(url), store.Conceal(err.Error(), url))
 	}
@@ -66,10 +69,8 @@ func (s *Shell) ForgetSecrets(ctx context.Context, url, key string) error {
 	if err := checkStore("store", url); err != nil {
 		return err
 	}
-	if file, ok := strings.CutPrefix(url, store.SQLite); ok {
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the file %s does not exist; check the path", file)
-		}
+	if err := mustExist(url); err != nil {
+		return err
 	}
 	webhooks, err := sqlstore.ForgetSecrets(ctx, url, key, s.log(zapcore.ErrorLevel))
 	if err != nil {
@@ -84,4 +85,14 @@ func (s *Shell) ForgetSecrets(ctx context.Context, url, key string) error {
 	}
 	_, err = fmt.Fprintf(s.Out, "deleted %d webhooks that were encrypted under the key %s\n", webhooks, key)
 	return err
+}
+
+// mustExist returns an error if a SQLite store does not exist, because opening it would make one.
+func mustExist(url string) error {
+	if file, ok := strings.CutPrefix(url, store.SQLite); ok {
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the file %s does not exist; check the path", file)
+		}
+	}
+	return nil
 }

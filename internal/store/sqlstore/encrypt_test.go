@@ -146,6 +146,35 @@ func TestEncryption_KeyIsConfiguredAndReplaced(t *testing.T) {
 	}
 }
 
+// TestEncryption_NewStore: a store that begins with a key has nothing that the key has not encrypted, and its page tokens
+// are valid after a restart.
+func TestEncryption_NewStore(t *testing.T) {
+	list := urls(t)
+	list["SQLite"] = func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "new.db") } // that of urls has begun without a key
+	for name, url := range list {
+		t.Run(name, func(t *testing.T) {
+			at, cfg := url(t), under(keyOf("one", 1))
+			s := opened(t, at, cfg)
+			create(t, s, "a", "b")
+			page, err := s.List(t.Context(), me, a2a.Filter{PageSize: 1})
+			if err != nil || page.NextToken == "" {
+				t.Fatal(page, err)
+			}
+			if got := s.SealedUnder(t.Context(), t); !maps.Equal(got, map[string]int{"one": 1}) {
+				t.Errorf("encrypted under %v", got)
+			}
+			if n, err := s.Reencrypt(t.Context()); err != nil || n != 0 {
+				t.Errorf("%d secrets were encrypted again, %v", n, err)
+			}
+			closed(t, s)
+			s = open(t, at, cfg)
+			if page, err := s.List(t.Context(), me, a2a.Filter{PageSize: 1, PageToken: page.NextToken}); err != nil || len(page.Tasks) != 1 {
+				t.Errorf("the next page: %v, %v", page, err)
+			}
+		})
+	}
+}
+
 // TestEncryption_LostKey: what a lost key has encrypted can be deleted, and nothing else.
 func TestEncryption_LostKey(t *testing.T) {
 	one, two := keyOf("one", 1), keyOf("two", 2)

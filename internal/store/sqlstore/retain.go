@@ -166,6 +166,9 @@ func (s *Store) secret(ctx context.Context, name string) (key []byte, err error)
 	}
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // never fails
+	if name != pushKey && len(s.keys.ids) > 0 {
+		fresh = s.keys.seal([]byte(name), fresh)
+	}
 	err = s.db.do(ctx, func(ctx context.Context, q querier) error {
 		_, err := q.exec(ctx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, fresh)
 		return err

@@ -54,8 +54,11 @@ type Config struct {
 	// Keys encrypt the secrets in the store, see type keyring. Without keys the key that encrypts them is
 	// in the store itself.
 	Keys []secret.Key
-	// Sealed opens the store without the keys of its secrets, which then can be copied, but not read.
+	// Sealed opens the store without the keys of its secrets, which then can be copied, but not read. It implies KeepOld.
 	Sealed bool
+	// KeepOld opens the store for a command that does not know how long servers keep what is old: nothing is deleted
+	// because of its age.
+	KeepOld bool
 	// Metrics measures groups of changes, and claims after the end of leases; nil measures nothing.
 	Metrics *metrics.Store
 	// Log receives details that callers must not see; nil means no log.
@@ -164,7 +167,9 @@ func (s *Store) start(ctx context.Context) error {
 		}
 	}
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.work.Go(func() { s.retain(ctx) })
+	if !s.cfg.Sealed && !s.cfg.KeepOld {
+		s.work.Go(func() { s.retain(ctx) })
+	}
 	s.work.Go(func() { s.heal(ctx) })
 	if !s.cfg.Sealed {
 		s.work.Go(func() { s.watchKeys(ctx) })
