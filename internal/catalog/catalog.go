@@ -21,8 +21,7 @@ type Entry struct {
 	Version int64
 	// Created and Changed are the times when the entry was first and last put.
 	Created, Changed time.Time
-	// Account is the account to which the entry belongs; "" if an earlier version of the program put
-	// it.
+	// Account is the account to which the entry belongs.
 	Account string
 	// ChangedBy is the owner, account/principal, who put it last.
 	ChangedBy string

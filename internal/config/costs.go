@@ -66,7 +66,7 @@ func (u Uncounted) Fix() string {
 }
 
 // costs reports models and agents whose cost max_cost cannot limit. What an addition defines is not
-// rejected, because it may have been stored by an earlier version; see Uncounted.
+// rejected, so that a change of the file cannot make it unusable; see Uncounted.
 func (k *checker) costs() {
 	said := map[[2]string]bool{}
 	for _, u := range k.Uncounted() {

@@ -6,15 +6,8 @@ import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
-
-// accountOf returns the account to which an entry belongs. Earlier versions of the server did not
-// record it: their entries belong to the account of their last editor.
-func accountOf(e catalog.Entry) string {
-	return cmp.Or(e.Account, a2a.AccountOf(e.ChangedBy), "default")
-}
 
 // Allows reports whether a caller may use an agent or team that is served. It implements a2a.Access.
 func (m *Manager) Allows(who a2a.Caller, id string) bool {
@@ -43,7 +36,7 @@ func (m *Manager) AllowsRuns(account, id string) bool {
 		return true
 	}
 	e := m.served.Load().entries[def.Addition(id)]
-	return e != nil && (accountOf(e.Entry) == account || slices.Contains(def.Access(id).GetAccounts(), account))
+	return e != nil && (e.Account == account || slices.Contains(def.Access(id).GetAccounts(), account))
 }
 
 // HasPublicCard implements a2a.Access.
@@ -55,7 +48,7 @@ func (m *Manager) HasPublicCard(id string) bool {
 // allows reports whether a caller may use what an entry defines. Other accounts than its own need to
 // be named in its access.
 func allows(e *entry, access *teamv1.AccessConfig, who a2a.Caller) bool {
-	own := accountOf(e.Entry) == who.Account
+	own := e.Account == who.Account
 	switch {
 	case access == nil:
 		return own
@@ -88,7 +81,7 @@ func (m *Manager) sees(ctx context.Context, id string) bool {
 
 // mayChange reports whether a caller with PermissionManage may change an entry.
 func (s *state) mayChange(e *entry, who a2a.Caller) bool {
-	return s.open || who.May(a2a.PermissionAdmin) || accountOf(e.Entry) == who.Account
+	return s.open || who.May(a2a.PermissionAdmin) || e.Account == who.Account
 }
 
 // readable reports whether a caller may read what the file defines.

@@ -219,10 +219,6 @@ func (m *Manager) install(p Prepared, next *state) {
 		case e.def == nil && (old == nil || old.def != nil):
 			m.c.Log.Warn("a team or agent of the catalog cannot be served with this file", zap.String("id", id), zap.Error(e.faults))
 		case e.def != nil && (old == nil || old.def == nil || old.Version != e.Version):
-			if e.Account == "" && !m.c.Open {
-				m.c.Log.Warn("a team or agent of the catalog was stored by an earlier version: it belongs to the account of its last editor, and may use all of the file until it is changed",
-					zap.String("id", id), zap.String("account", accountOf(e.Entry)), zap.Strings("uses_of_other_accounts", next.foreign(e)))
-			}
 			for _, u := range e.def.Uncounted() {
 				if u.Limited == id || u.ByAccount { // those of the file itself were rejected
 					m.c.Log.Warn(u.String()+", so what it costs is not counted; "+u.Fix(), zap.String("id", id))

@@ -159,12 +159,8 @@ func (s *state) named(e *entry) []string {
 }
 
 // mayName reports whether an entry may refer to another one. With authentication both must be of the
-// same account, or of earlier versions: a reference must not lead to what another account has changed
-// since.
-func (s *state) mayName(e, other *entry) bool {
-	return s.open || accountOf(e.Entry) == accountOf(other.Entry) ||
-		e.Account == "" && other.Account == ""
-}
+// same account: a reference must not lead to what another account has changed since.
+func (s *state) mayName(e, other *entry) bool { return s.open || e.Account == other.Account }
 
 // leaveOut marks an entry as not served because it cannot be built.
 func (s *state) leaveOut(id string) {
@@ -224,7 +220,7 @@ func (s *state) commit(version int64) {
 // that a fault is about.
 func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fault) string) error {
 	for _, p := range c.Put {
-		if len(next.entries) > maxEntries || len(next.entries) > len(s.entries) && next.ofAccount(accountOf(p)) > maxOfAccount {
+		if len(next.entries) > maxEntries || len(next.entries) > len(s.entries) && next.ofAccount(p.Account) > maxOfAccount {
 			return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 				"there are too many teams and agents: an account may have %d, and all accounts together %d; delete some", maxOfAccount, maxEntries)
 		}
@@ -240,10 +236,6 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 	}
 	for id, e := range s.entries {
 		if now := next.entries[id]; e.def != nil && now != nil && now.def == nil {
-			if !s.concerns(c, accountOf(e.Entry)) { // of an earlier version; the caller must not learn of it
-				return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
-					"a team of another account depends on what this change removes; ask the operator of this server")
-			}
 			return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidTeamConfig,
 				"%q depends on what this change removes: %s; change it first", id, now.faults[0].Message)
 		}
@@ -251,28 +243,12 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 	return nil
 }
 
-// concerns reports whether a change puts or deletes entries of an account.
-func (s *state) concerns(c catalog.Change, account string) bool {
-	return slices.ContainsFunc(c.Put, func(p catalog.Entry) bool { return accountOf(p) == account }) ||
-		slices.ContainsFunc(c.Delete, func(id string) bool { return s.entries[id] != nil && accountOf(s.entries[id].Entry) == account })
-}
-
 // ofAccount returns the number of entries of an account.
 func (s *state) ofAccount(account string) (n int) {
 	for _, e := range s.entries {
-		if accountOf(e.Entry) == account {
+		if e.Account == account {
 			n++
 		}
 	}
 	return n
-}
-
-// foreign returns the entries of other accounts to which an entry refers, sorted.
-func (s *state) foreign(e *entry) (ids []string) {
-	for _, id := range s.named(e) {
-		if accountOf(s.entries[id].Entry) != accountOf(e.Entry) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
 }

@@ -352,7 +352,7 @@ func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, fin
 				return catalog.Change{}, refused(d.form(), strconv.Quote(id)+why)
 			}
 		}
-		return m.put(d, accountOf(old.Entry), who, old.Created), nil
+		return m.put(d, old.Account, who, old.Created), nil
 	}}
 }
 

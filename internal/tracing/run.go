@@ -99,8 +99,7 @@ func newRun(t *Tracer, c a2a.Claim) *run {
 	return r
 }
 
-// runSpan returns the span of the run of a task, and the span that it belongs below. What requests of earlier versions
-// have recorded names only the caller, who is not trusted: the run then begins a trace of its own.
+// runSpan returns the span of the run of a task, and the span that it belongs below.
 func (t *Tracer) runSpan(root string, task *teamv1.Accepted) (self, parent trace.SpanContext) {
 	parent = traceparent.Parse(task.GetTrace()[requestOf])
 	ctx := trace.ContextWithRemoteSpanContext(context.Background(), parent)

@@ -14,8 +14,7 @@ type Overview interface {
 	// It includes only tasks that have not ended, unless f says otherwise.
 	Runs(ctx context.Context, owner string, f RunFilter) ([]RunMark, error)
 	// Collaborating returns the ids of the owner's visible root tasks with a brief, newest first:
-	// ids begin with the time of their creation, so the order is descending. In a store that was
-	// created by an earlier version, the result may include tasks without a brief.
+	// ids begin with the time of their creation, so the order is descending.
 	Collaborating(ctx context.Context, owner string, f RootFilter) ([]string, error)
 	// WatchAll returns a channel that receives a value when a root task of the owner may be new
 	// or have new events, or when a board of the owner's account has changed. A value is only a

@@ -1,7 +1,6 @@
 package team
 
 import (
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/structpb"
@@ -154,23 +153,10 @@ type Decision struct {
 // TransferTool is the name of the tool that a model-backed member calls to hand over.
 const TransferTool = "transfer_to_agent"
 
-// refusedTransfer is the prefix of the name of a step that tells its member why a hand-over was
-// refused. The reason follows it.
-const refusedTransfer = "hand-off refused: "
-
 // RefusedTransferName returns the name of a step that tells a member why its hand-over was refused.
 // Such a step also has the reason in its field refused_transfer.
-func RefusedTransferName(reason string) string { return refusedTransfer + reason }
+func RefusedTransferName(reason string) string { return "hand-off refused: " + reason }
 
 // RefusedTransfer returns the reason of the refused hand-over that a step tells its member about;
 // empty for other steps.
-func RefusedTransfer(step *teamv1.Step) string {
-	if reason := step.GetRefusedTransfer(); reason != "" {
-		return reason
-	}
-	reason, _ := strings.CutPrefix(step.GetName(), refusedTransfer) // earlier versions recorded the reason only in the name
-	if reason == step.GetName() {
-		return ""
-	}
-	return reason
-}
+func RefusedTransfer(step *teamv1.Step) string { return step.GetRefusedTransfer() }

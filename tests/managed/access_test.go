@@ -5,14 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -246,29 +244,6 @@ func TestAccess_File(t *testing.T) {
 	if f := rig.Fault(err); f == nil || strings.Contains(f.Message, "desk") {
 		t.Errorf("without a key: %v", f)
 	}
-}
-
-// TestAccess_EntriesOfEarlierVersions: an entry without an account belongs to that of its last editor,
-// and uses what it used until it is changed.
-func TestAccess_EntriesOfEarlierVersions(t *testing.T) {
-	at := rig.SQLite(t)
-	s, err := server.OpenStore(t.Context(), at.URL, server.StoreConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, s, catalog.Entry{ID: "old", Data: []byte("teams:\n  old: {members: [{agent: worker}], " + rules("worker") + "}\n"), Created: time.UnixMilli(1), Changed: time.UnixMilli(1), ChangedBy: "acme/ann"})
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	h := open(t, at, guardedFile, fakellm.New(t))
-	eve := h.As("other", "eve")
-	if _, err := rig.NewREST(h.Target).Send(t.Context(), rig.Text("old", "m1", "hello")); err != nil {
-		t.Errorf("its account: %v", err)
-	}
-	sameAsUnknown(t, "another account", "old", apis(t, eve)[0].calls(t, eve)["SendMessage"])
-	a := apis(t, h.Target)[0]
-	_, err = a.teams.UpdateTeam(t.Context(), update("old", "", "teams:\n  old: {description: new, members: [{agent: worker}], "+rules("worker")+"}\n"))
-	fault(t, err, "InvalidArgument", "INVALID_TEAM_CONFIG", "yaml:2:45")
 }
 
 func put(t *testing.T, s store.Store, e catalog.Entry) {

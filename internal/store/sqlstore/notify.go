@@ -59,8 +59,7 @@ func (h hint) concerns(audience string) bool {
 }
 
 // forTag is the prefix of entries in a notification that name an audience. No root
-// begins with it: replicas of older versions read these entries as roots without
-// readers.
+// begins with it.
 const forTag = "~for/"
 
 // tag is the short form of an audience in a notification: owners may be long or contain
@@ -163,8 +162,8 @@ func payloads(self string, changes map[change]struct{}) []string {
 	return list
 }
 
-// hintOf parses the part of a notification after the sender. A notification without
-// tags was sent by an older version of the program; every reader must act on it.
+// hintOf parses the part of a notification after the sender. Every
+// reader acts on one without tags.
 func hintOf(entries []string) hint {
 	h := hint{roots: []string{}}
 	for _, e := range entries {

@@ -60,8 +60,7 @@ func newestFirst(open, ended []a2a.RunMark) []a2a.RunMark {
 	return marks
 }
 
-// Collaborating returns ids of the owner's roots that were begun with a brief, or that
-// an earlier version of the program created.
+// Collaborating returns ids of the owner's roots that were begun with a brief.
 func (s *Store) Collaborating(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
 	w := wanted(owner, a2a.Filter{Agent: f.Agent})
 	w.and("brief = 1")
