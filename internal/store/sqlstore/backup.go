@@ -29,8 +29,11 @@ func Backup(ctx context.Context, store, file string) (err error) {
 		return fmt.Errorf("make a folder beside %s for the backup: %w", file, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := checkUnusedLog(ctx, store); err != nil {
+		return err
+	}
 	made := filepath.Join(dir, "store.db")
-	if err := vacuumInto(ctx, store, made); noRoom(err) || errors.Is(err, syscall.ENOSPC) {
+	if err := undisturbed(store, func(alone bool) error { return vacuumInto(ctx, store, made, alone) }); noRoom(err) || errors.Is(err, syscall.ENOSPC) {
 		return fmt.Errorf("the disk of %s is full; free space, or name a file on another disk", file)
 	} else if err != nil {
 		return explainSQLite(store, err)
@@ -44,9 +47,60 @@ func Backup(ctx context.Context, store, file string) (err error) {
 	return syncFolder(file)
 }
 
-// vacuumInto copies a store to a file that only its owner can read.
-func vacuumInto(ctx context.Context, store, made string) (err error) {
-	db, err := openRead(ctx, store)
+// checkUnusedLog checks the log of a store that no server uses. A server has checked it at its start.
+func checkUnusedLog(ctx context.Context, file string) error {
+	used, err := locked(ctx, file)
+	if err != nil || used {
+		return err
+	}
+	if err := checkLog(file); err != nil {
+		return fmt.Errorf("%s cannot be backed up: %w", file, err)
+	}
+	return nil
+}
+
+// locked reports whether a process has opened a SQLite store.
+func locked(ctx context.Context, file string) (bool, error) {
+	if !exists(file + ".lock") {
+		return false, nil
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file + ".lock"}).EscapedPath()+"?mode=ro")
+	if err != nil {
+		return false, err
+	}
+	defer db.Close() //nolint:errcheck // only read
+	var n int
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&n)
+	if code(err)&0xff == sqlite3.SQLITE_BUSY {
+		return true, nil
+	}
+	return false, err
+}
+
+// undisturbed calls read with whether nobody has opened the file of a store, and again if a server has begun to use the
+// file meanwhile: SQLite does not lock a file that it need not share.
+func undisturbed(file string, read func(alone bool) error) error {
+	for {
+		alone := !exists(file + "-wal")
+		before, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		err = read(alone)
+		after, changed := os.Stat(file)
+		if !alone || changed == nil && !exists(file+"-wal") && after.Size() == before.Size() && after.ModTime().Equal(before.ModTime()) {
+			return err
+		}
+		if changed != nil {
+			return changed
+		}
+	}
+}
+
+// vacuumInto copies a store to a file that only its owner can read, in place of one that is there. alone says that nobody
+// has opened the store.
+func vacuumInto(ctx context.Context, store, made string, alone bool) (err error) {
+	db, err := openRead(ctx, store, alone)
 	if err != nil {
 		return err
 	}
@@ -66,7 +120,7 @@ func vacuumInto(ctx context.Context, store, made string) (err error) {
 
 // checkBackup checks the structure of a backup and its indexes. A store that is damaged gives a damaged one.
 func checkBackup(ctx context.Context, made, store string) (err error) {
-	db, err := openRead(ctx, made)
+	db, err := openRead(ctx, made, true)
 	if err != nil {
 		return err
 	}
@@ -78,10 +132,11 @@ func checkBackup(ctx context.Context, made, store string) (err error) {
 	return err
 }
 
-// openRead opens the file of a store to read it. Another process may have opened it.
-func openRead(ctx context.Context, file string) (*sql.DB, error) {
+// openRead opens the file of a store to read it. alone says that nobody has opened it: SQLite need not make files
+// beside it then.
+func openRead(ctx context.Context, file string, alone bool) (*sql.DB, error) {
 	options := "?mode=ro&_pragma=busy_timeout(5000)"
-	if !exists(file + "-wal") { // nobody writes to it: SQLite need not make files beside it
+	if alone {
 		options += "&immutable=1"
 	}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: file}).EscapedPath()+options)

@@ -205,6 +205,10 @@ func TestSQLite_P15_DamagedLog(t *testing.T) {
 	if _, err := Open(t.Context(), "sqlite:"+bad, Config{}); err == nil || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "restore a backup") {
 		t.Errorf("Open = %v, want %s", err, want)
 	}
+	copied := filepath.Join(t.TempDir(), "copy.db") // would lack what follows the damage
+	if err := Backup(t.Context(), bad, copied); err == nil || !strings.Contains(err.Error(), "its write-ahead log is damaged at byte ") || exists(copied) {
+		t.Errorf("Backup = %v", err)
+	}
 }
 
 // FuzzP17_Log: any bytes can be read as a log.

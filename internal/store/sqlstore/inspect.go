@@ -101,7 +101,7 @@ func (i *inspector) sqlite(ctx context.Context, file string) {
 		i.add(OK, "store", "", "%s does not exist; a server will make the store", file)
 		return
 	}
-	db, err := openRead(ctx, file)
+	db, err := openRead(ctx, file, !exists(file+"-wal"))
 	switch {
 	case errors.Is(err, errNoStore):
 		i.add(OK, "store", "", "%s is empty; a server will make the store", file)
