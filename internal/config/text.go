@@ -165,6 +165,7 @@ type scanner struct {
 	below int    // lines that are indented further belong to a secret; -1 outside of a secret
 	named bool   // they are a mapping, whose keys are shown
 	block bool   // the next line belongs to it however it is indented
+	bare  bool   // so does a next line without a key, because the line of the secret's key has no value
 	quote byte   // the quote that a secret has opened; 0 if no quote is open
 	open  string // the brackets that a secret has opened
 	next  bool   // a secret within brackets begins in the next line
@@ -192,15 +193,15 @@ func (s *scanner) line(i int) {
 		return
 	case strings.TrimSpace(line) == "":
 		return
-	case s.below >= 0 && (s.block || indent > s.below || indent == s.below && strings.HasPrefix(line[indent:], "- ")):
+	case s.below >= 0 && (s.block || s.bare && !beginsWithKey(line) || indent > s.below || indent == s.below && strings.HasPrefix(line[indent:], "- ")):
 		if k := keyIn.FindStringIndex(line); s.named && k != nil && k[0] == indent {
 			indent = k[1]
 		}
 		s.hide(i, indent, len(line))
-		s.block = false
+		s.block, s.bare = false, false
 		return
 	}
-	s.below = -1
+	s.below, s.bare = -1, false
 	s.keys(i, 0)
 }
 
@@ -230,12 +231,19 @@ func (s *scanner) keys(i, from int) {
 		end = s.value(line, begin, within)
 		s.rest(i, end, begin)
 		s.next = within && begin == len(line)
+		s.bare = !within && begin == len(line)
 		s.block = !within && begin < len(line) && strings.ContainsRune("|>", rune(line[begin]))
 		from = max(end, begin+1)
 		if end < len(line) {
 			s.below, s.block = -1, false
 		}
 	}
+}
+
+// beginsWithKey reports whether the first word of a line is a key with a colon.
+func beginsWithKey(line string) bool {
+	at := keyIn.FindStringIndex(line)
+	return at != nil && strings.Trim(line[:at[0]], " \t-{[") == ""
 }
 
 // keyFinder finds the keys of a line from left to right. Each part of the line is searched once.
