@@ -71,6 +71,19 @@ INSERT INTO run (id, owner, seq, bytes, due) SELECT 'r' || i, 'acme/p', 1, 1, CA
 	}
 }
 
+// TestHaltOfATeamReadsNoEndedTasks: a halt holds the writer of a SQLite store, which may have very many.
+func TestHaltOfATeamReadsNoEndedTasks(t *testing.T) {
+	s, err := Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "store.db"), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	text := planOf(t, s, `SELECT id FROM run WHERE ended IS NULL AND `+strings.ReplaceAll(ofAgent, "$1", "'desk'"))
+	if !strings.Contains(text, "run_open") || strings.Contains(text, "SCAN task") {
+		t.Errorf("the plan is\n%s", text)
+	}
+}
+
 // fillTable runs a statement that inserts many rows.
 func fillTable(t *testing.T, s *Store, text string) {
 	t.Helper()

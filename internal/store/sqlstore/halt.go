@@ -147,6 +147,9 @@ func (s *Store) ReachRuns(ctx context.Context, h *teamv1.Halt) error {
 	}))
 }
 
+// ofAgent is the condition for rows of run whose agent has the key $1. It reads only the tasks of the rows that are left.
+const ofAgent = `EXISTS (SELECT 1 FROM task WHERE task.id = run.id AND ` + agentKey + ` = $1)`
+
 // reachRuns records the open runs that a halt covers as a whole. If the halt cancels runs, it makes those
 // due that no process has claimed.
 func (s *Store) reachRuns(ctx context.Context, q querier, h *teamv1.Halt, version int64) error {
@@ -162,7 +165,7 @@ func (s *Store) reachRuns(ctx context.Context, q querier, h *teamv1.Halt, versio
 		covered = `owner = $1`
 	case teamv1.HaltKind_HALT_KIND_TEAM, teamv1.HaltKind_HALT_KIND_AGENT:
 		name = halt.KeyOf(h)
-		covered = `id IN (SELECT id FROM task WHERE ` + agentKey + ` = $1)`
+		covered = ofAgent
 	default:
 		return nil // a model or a tool covers no whole run
 	}
