@@ -1872,8 +1872,7 @@ type Step struct {
 	// the files that the tool returns, because the scope's guardrails check only its answer. Set by the
 	// loop.
 	Withheld bool `protobuf:"varint,14,opt,name=withheld,proto3" json:"withheld,omitempty"`
-	// Reason of the member's refused hand-over that the step tells it about. Earlier versions
-	// recorded it only in the name: "hand-off refused: REASON".
+	// Reason of the member's refused hand-over that the step tells it about.
 	RefusedTransfer string `protobuf:"bytes,15,opt,name=refused_transfer,json=refusedTransfer,proto3" json:"refused_transfer,omitempty"`
 	// The run fails if the step, which its condition did not skip, does not succeed.
 	Required      bool `protobuf:"varint,16,opt,name=required,proto3" json:"required,omitempty"`

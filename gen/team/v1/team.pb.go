@@ -208,8 +208,7 @@ type Team struct {
 	// revision.
 	Revision string `protobuf:"bytes,7,opt,name=revision,proto3" json:"revision,omitempty"`
 	// The definition as it was given, with the agents that were created with it; empty for a team of
-	// the file. In a definition from the previous version, workflow steps without after started with
-	// the run; they are returned in a parallel group.
+	// the file.
 	Yaml string `protobuf:"bytes,8,opt,name=yaml,proto3" json:"yaml,omitempty"`
 	// Whether it can work.
 	State TeamState `protobuf:"varint,9,opt,name=state,proto3,enum=team.v1.TeamState" json:"state,omitempty"`
