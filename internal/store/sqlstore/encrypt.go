@@ -210,14 +210,18 @@ func (s *Store) reencryptPushes(ctx context.Context, list []sealedPush) (n int, 
 		for _, p := range list {
 			name := pushName(p.root, p.scope, p.id)
 			plain, err := s.keys.open(name, p.body)
-			if err != nil {
+			switch missing := (errNoKey{}); {
+			case errors.As(err, &missing): // a server without the first key has written it since
+				return refuse(err)
+			case err != nil:
 				continue // reading it reports the damage
 			}
-			if _, err := q.exec(ctx, `UPDATE push_config SET body = $5 WHERE id = $1 AND scope = $2 AND config = $3 AND body = $4`,
-				p.root, p.scope, p.id, p.body, s.keys.seal(name, plain)); err != nil {
+			changed, err := q.exec(ctx, `UPDATE push_config SET body = $5 WHERE id = $1 AND scope = $2 AND config = $3 AND body = $4`,
+				p.root, p.scope, p.id, p.body, s.keys.seal(name, plain))
+			if err != nil {
 				return err
 			}
-			n++
+			n += int(changed)
 		}
 		return nil
 	})

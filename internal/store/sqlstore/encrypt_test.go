@@ -175,6 +175,33 @@ func TestEncryption_NewStore(t *testing.T) {
 	}
 }
 
+// TestEncryption_WrittenUnderARemovedKey: a server that still encrypted with the old key, after all was encrypted again, has
+// left secrets under it. They are not passed over, as if all were under the new one.
+func TestEncryption_WrittenUnderARemovedKey(t *testing.T) {
+	one, two := keyOf("one", 1), keyOf("two", 2)
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			at := url(t)
+			s := opened(t, at, under(two, one))
+			create(t, s, "a")
+			encrypted(t, s, "two", 0)
+			closed(t, s)
+			s = opened(t, at, under(one, two))
+			webhook(t, s, "a", "x")
+			s.Exec(t.Context(), t, `DELETE FROM setting WHERE name = 'encryption_key:one'`) // the others do not know of it
+			closed(t, s)
+			s = opened(t, at, under(two))
+			if _, err := s.Reencrypt(t.Context()); err == nil || !strings.Contains(err.Error(), `the key "one", which is not configured`) {
+				t.Errorf("Reencrypt = %v", err)
+			}
+			closed(t, s)
+			s = open(t, at, under(two, one))
+			encrypted(t, s, "two", 1)
+			readable(t, s, "a", "x")
+		})
+	}
+}
+
 // TestEncryption_LostKey: what a lost key has encrypted can be deleted, and nothing else.
 func TestEncryption_LostKey(t *testing.T) {
 	one, two := keyOf("one", 1), keyOf("two", 2)
