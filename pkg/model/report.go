@@ -153,14 +153,13 @@ func (r *report) read(doc any) {
 	}
 	object = lowered(object)
 	r.fields(object, "")
-	for name := ""; ; {
+	for {
 		within := slices.IndexFunc(inner, func(key string) bool { _, ok := object[key].(map[string]any); return ok })
 		if within < 0 {
 			break
 		}
-		name = inner[within]
-		object = lowered(object[name].(map[string]any)) //nolint:forcetypeassert // see above
-		r.fields(object, name)
+		object = lowered(object[inner[within]].(map[string]any)) //nolint:forcetypeassert // see above
+		r.fields(object, inner[within])
 	}
 	if words, whole := sentence(object); whole {
 		r.words = words

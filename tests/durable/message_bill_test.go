@@ -229,7 +229,7 @@ func (s *randomServer) playAll(ctx context.Context, team string, run int) ([]*a2
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w; %v", context.Cause(ctx), err)
+			return nil, errors.Join(context.Cause(ctx), err)
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/catalog"
-	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -243,12 +241,5 @@ func TestAccess_File(t *testing.T) {
 	_, _, err = rig.PublicCard(t.Context(), keyless(h.Target), "des")
 	if f := rig.Fault(err); f == nil || strings.Contains(f.Message, "desk") {
 		t.Errorf("without a key: %v", f)
-	}
-}
-
-func put(t *testing.T, s store.Store, e catalog.Entry) {
-	t.Helper()
-	if _, err := s.ChangeCatalog(t.Context(), 0, catalog.Change{Put: []catalog.Entry{e}}); err != nil {
-		t.Fatal(err)
 	}
 }
