@@ -212,7 +212,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 32 {
 		account := []string{"one", "two", "heavy"}[i%3]
 		wg.Go(func() {
-			r := rand.New(rand.NewPCG(1, uint64(i))) //nolint:gosec // a test
+			r := rand.New(rand.NewPCG(1, uint64(i)))
 			for range 300 {
 				h, err := b.Wait(t.Context(), inflight.Kind(r.IntN(3)), account, r.Int64N(size), time.Minute)
 				if err != nil {
