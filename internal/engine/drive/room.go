@@ -39,7 +39,7 @@ func (r *Runner) room(ctx context.Context, c a2a.Claim) (*inflight.Hold, *a2a.Pa
 
 // grow counts a recorded event that the run keeps.
 func (d *drive) grow(ev *teamv1.Event) {
-	if ev.GetDelta() == nil && ev.GetProgress() == nil {
+	if d.room != nil && ev.GetDelta() == nil && ev.GetProgress() == nil {
 		d.room.Grow(int64(proto.Size(ev)) * inflight.OfRun)
 	}
 }
