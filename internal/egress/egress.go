@@ -85,7 +85,7 @@ func (d *Dialer) TLS() *tls.Config { return d.tls.Clone() }
 // has no timeout; use the context of each request for one. All clients of d share
 // connections.
 func (d *Dialer) HTTPClient() *http.Client {
-	return &http.Client{Transport: d.http, CheckRedirect: noRedirect}
+	return &http.Client{Transport: counting{d.http}, CheckRedirect: noRedirect}
 }
 
 // Close closes idle connections.

@@ -183,10 +183,10 @@ type routes struct {
 func (t *routes) RoundTrip(req *http.Request) (*http.Response, error) {
 	host := normal(req.URL.Hostname())
 	if !t.isOwn(host) {
-		return t.others.RoundTrip(req)
+		return counted(t.others.RoundTrip(req))
 	}
 	if !t.ports[host][portText(req.URL)] {
-		return t.own.RoundTrip(req)
+		return counted(t.own.RoundTrip(req))
 	}
 	var at net.Addr
 	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { at = c.Conn.RemoteAddr() }}
@@ -194,7 +194,7 @@ func (t *routes) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil {
 		t.answered(host, at)
 	}
-	return resp, err
+	return counted(resp, err)
 }
 
 // CloseIdleConnections closes the connections that are not in use.

@@ -4,6 +4,7 @@
 package inflight
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -63,6 +64,7 @@ type Budget struct {
 	refused  [kinds]int64    // number of refusals; guarded by mu
 	accounts map[string]*use // those that hold something or wait; guarded by mu
 	waiting  int             // calls of Wait that wait; guarded by mu
+	order    int64           // number of calls of Wait, and of holds; guarded by mu
 }
 
 // use is what an account holds.
@@ -70,12 +72,13 @@ type use struct {
 	account string
 	held    int64        // bytes
 	holds   [kinds]int64 // number of holds
-	waiting []*waiter    // first come, first served
+	waiting []*waiter    // in their order
 }
 
 // waiter is a call of Wait that waits.
 type waiter struct {
 	hold    *Hold
+	order   int64         // lower ones are first
 	granted chan struct{} // closed when it is granted
 }
 
@@ -125,7 +128,12 @@ func (b *Budget) Wait(ctx context.Context, kind Kind, account string, n int64, p
 	if b == nil {
 		return nil, nil //nolint:nilnil // nothing is counted
 	}
-	h, w := b.enqueue(kind, account, n)
+	return b.wait(ctx, &Hold{b: b, kind: kind, n: n}, account, 0, patience)
+}
+
+// wait waits until a hold is granted its n. order is that of what it waits for, 0 if it is new.
+func (b *Budget) wait(ctx context.Context, h *Hold, account string, order int64, patience time.Duration) (*Hold, error) {
+	w := b.enqueue(h, account, order)
 	if w == nil {
 		return h, nil
 	}
@@ -149,25 +157,27 @@ func (b *Budget) Wait(ctx context.Context, kind Kind, account string, n int64, p
 	b.forget(h.u)
 	b.grant() // what waited behind it may fit
 	if err == nil {
-		err = b.refuse(kind)
+		err = b.refuse(h.kind)
 	}
 	return nil, err
 }
 
-// enqueue returns a hold that is granted, or that waits if w is not nil.
-func (b *Budget) enqueue(kind Kind, account string, n int64) (h *Hold, w *waiter) {
+// enqueue grants a hold its n, or returns its place among those that wait.
+func (b *Budget) enqueue(h *Hold, account string, order int64) *waiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	u := b.useOf(account)
-	h = &Hold{b: b, u: u, kind: kind}
-	if (len(u.waiting) == 0 || u.holds[kind] == 0) && b.fits(u, kind, n) {
-		return b.take(h, n), nil
+	h.u = u
+	if (len(u.waiting) == 0 || u.holds[h.kind] == 0) && b.fits(u, h.kind, h.n) {
+		b.take(h, h.n)
+		return nil
 	}
-	h.n = n
-	w = &waiter{hold: h, granted: make(chan struct{})}
-	u.waiting = append(u.waiting, w)
+	b.order++
+	w := &waiter{hold: h, order: cmp.Or(order, b.order), granted: make(chan struct{})}
+	i, _ := slices.BinarySearchFunc(u.waiting, w.order, func(o *waiter, order int64) int { return cmp.Compare(o.order, order+1) })
+	u.waiting = slices.Insert(u.waiting, i, w)
 	b.waiting++
-	return h, w
+	return w
 }
 
 // useOf returns what an account holds. The caller must hold mu, and call forget if it holds nothing after all.
@@ -203,7 +213,8 @@ func (b *Budget) weightOf(u *use) int64 {
 
 // take adds n bytes to a hold that has none. The caller must hold mu.
 func (b *Budget) take(h *Hold, n int64) *Hold {
-	h.n, h.on = 0, true
+	b.order++
+	h.n, h.on, h.order = 0, true, b.order
 	h.u.holds[h.kind]++
 	b.add(h, n)
 	return h
@@ -277,11 +288,12 @@ func (b *Budget) Use() (held, refused map[string]int64) {
 
 // Hold is memory that is reserved until Release. A nil *Hold is none. It is safe for concurrent use.
 type Hold struct {
-	b    *Budget
-	u    *use
-	kind Kind
-	n    int64 // guarded by b.mu
-	on   bool  // it has been granted and not released; guarded by b.mu
+	b     *Budget
+	u     *use
+	kind  Kind
+	n     int64 // guarded by b.mu
+	on    bool  // it has been granted and not released; guarded by b.mu
+	order int64 // when it was granted; guarded by b.mu
 }
 
 // Grow adds n bytes, which may be negative. It never fails: what exists already is counted, so that the
@@ -308,6 +320,15 @@ func (h *Hold) More(n int64) error {
 	}
 	h.grow(n)
 	return nil
+}
+
+// Wait waits for memory for something else of the same account, like Budget.Wait. Of several holds, the one that was granted
+// first is first.
+func (h *Hold) Wait(ctx context.Context, kind Kind, n int64, patience time.Duration) (*Hold, error) {
+	h.b.mu.Lock()
+	order := h.order
+	h.b.mu.Unlock()
+	return h.b.wait(ctx, &Hold{b: h.b, kind: kind, n: n}, h.u.account, order, patience)
 }
 
 // Set sets how many bytes are held, like Grow.

@@ -84,7 +84,7 @@ func TestShares(t *testing.T) {
 			_, err := b.Reserve(inflight.Answer, account, 100*size)
 			refused(t, err)
 		}
-		if n, _ := fill(t, b, "three"); n < size/32-10 {
+		if n, _ := fill(t, b, "three"); n < size/8-10 {
 			t.Errorf("an account that holds nothing got %d bytes", n)
 		}
 	})
@@ -169,13 +169,13 @@ func TestWait(t *testing.T) {
 			b := inflight.New(size, nil)
 			b.Take(inflight.Call, "one", size)
 			began := time.Now()
-			_, err := b.Wait(t.Context(), inflight.Call, "one", 10+size/32, time.Minute)
+			_, err := b.Wait(t.Context(), inflight.Call, "one", 10+size/8, time.Minute)
 			if refused(t, err); time.Since(began) != time.Minute {
 				t.Errorf("it waited for %v", time.Since(began))
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Second, func() { cancel(agent.ErrCanceled) })
-			if _, err := b.Wait(ctx, inflight.Call, "one", 10+size/32, time.Minute); !errors.Is(err, agent.ErrCanceled) {
+			if _, err := b.Wait(ctx, inflight.Call, "one", 10+size/8, time.Minute); !errors.Is(err, agent.ErrCanceled) {
 				t.Error(err)
 			}
 		})
@@ -201,6 +201,37 @@ func TestWait(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	})
+}
+
+// TestWaitOfARun: of two holds for which something waits, the one that was granted first is first.
+func TestWaitOfARun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := inflight.New(size, nil)
+		older, younger := b.Take(inflight.Run, "one", 10), b.Take(inflight.Run, "one", size)
+		first := b.Take(inflight.Call, "one", 10)
+		var order []string
+		var wg sync.WaitGroup
+		for name, run := range map[string]*inflight.Hold{"younger": younger, "older": older} {
+			wg.Go(func() {
+				if name == "older" {
+					time.Sleep(time.Second) // it asks later
+				}
+				h, err := run.Wait(t.Context(), inflight.Call, 100, time.Hour)
+				if err != nil {
+					t.Error(err)
+				}
+				order = append(order, name)
+				h.Release()
+			})
+		}
+		time.Sleep(2 * time.Second)
+		first.Release()
+		wg.Wait()
+		if order[0] != "older" {
+			t.Error(order)
+		}
 	})
 }
 

@@ -43,10 +43,10 @@ type Run struct {
 	Halts *Halts
 	// Spans are the spans of the run. If it is nil, the run has none.
 	Spans Spans
-	// CallMemory waits until bytes of memory may be used for a call of a model, a tool or another agent, and
-	// returns the function that gives them back. The error is INSUFFICIENT_RESOURCES if that takes too long.
-	// If it is nil, calls may use as much as they need.
-	CallMemory func(ctx context.Context, bytes int64) (release func(), err error)
+	// CallMemory waits until there is memory for bytes of content of a call; BeginCall and LargeAnswer call it.
+	// The room is nil for few bytes. The error is INSUFFICIENT_RESOURCES if that takes too long. If it is nil,
+	// calls may use as much as they need.
+	CallMemory func(ctx context.Context, bytes int64) (Room, error)
 	// Owner identifies whose run it is, as account/principal. It is part of ids that must differ
 	// between owners; see ConversationID.
 	Owner string

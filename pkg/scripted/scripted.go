@@ -200,7 +200,10 @@ func (p *play) fill(text string) (string, error) {
 	if length > agent.MaxText {
 		return "", agent.TextTooLong(fmt.Sprintf("a text of agent %q", p.agent.cfg.ID), length)
 	}
-	return strings.NewReplacer("{{input}}", input, "{{answer}}", p.answer).Replace(text), nil
+	var b strings.Builder
+	b.Grow(length)
+	_, err := strings.NewReplacer("{{input}}", input, "{{answer}}", p.answer).WriteString(&b, text)
+	return b.String(), err
 }
 
 // say adds a text to the answer. The error is that of an answer that would become too long.

@@ -44,14 +44,21 @@ func (d *drive) grow(ev *teamv1.Event) {
 	}
 }
 
-// callMemory implements agent.Run.CallMemory.
-func (d *drive) callMemory(ctx context.Context, bytes int64) (release func(), err error) {
-	if bytes <= inflight.Small {
-		return func() {}, nil
+// callMemory implements agent.Run.CallMemory. The calls of the run that has begun first are first, so that runs which hold
+// much end.
+func (d *drive) callMemory(ctx context.Context, bytes int64) (agent.Room, error) {
+	if d.room == nil || bytes <= inflight.Small {
+		return nil, nil //nolint:nilnil // it needs none
 	}
-	hold, err := d.Memory.Wait(ctx, inflight.Call, a2a.AccountOf(d.claim.Owner), bytes*inflight.OfCall, callPatience)
+	hold, err := d.room.Wait(ctx, inflight.Call, bytes*inflight.OfCall, callPatience)
 	if err != nil {
-		return nil, agent.AsError(err)
+		return nil, err
 	}
-	return hold.Release, nil
+	return callRoom{hold}, nil
 }
+
+// callRoom is the memory of a call.
+type callRoom struct{ *inflight.Hold }
+
+// Grow implements agent.Room.
+func (r callRoom) Grow(bytes int64) { r.Hold.Grow(bytes * inflight.OfCall) }

@@ -11,7 +11,7 @@ import (
 // become one part; other parts are added unchanged and shared with their source.
 type Joiner struct {
 	parts []*a2av1.Part
-	text  strings.Builder
+	text  []string // paragraphs; they are copied once, because they may be large
 }
 
 // Section adds parts under a heading.
@@ -34,16 +34,15 @@ func (j *Joiner) Add(parts []*a2av1.Part) {
 
 // Write adds a paragraph of text.
 func (j *Joiner) Write(text string) {
-	if j.text.Len() > 0 {
-		j.text.WriteString("\n\n")
+	if text != "" || len(j.text) > 0 {
+		j.text = append(j.text, text)
 	}
-	j.text.WriteString(text)
 }
 
 func (j *Joiner) flush() {
-	if j.text.Len() > 0 {
-		j.parts = append(j.parts, agent.TextParts(j.text.String())...)
-		j.text.Reset()
+	if len(j.text) > 0 {
+		j.parts = append(j.parts, agent.TextParts(strings.Join(j.text, "\n\n"))...)
+		j.text = nil
 	}
 }
 

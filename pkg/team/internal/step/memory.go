@@ -12,15 +12,14 @@ import (
 // has ended. An attempt whose target has steps of its own needs none: these do.
 func memory(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
-		reserve := w.by.Run.CallMemory
-		if reserve == nil || !w.Target.Leaf {
+		if w.by.Run.CallMemory == nil || !w.Target.Leaf {
 			return next(ctx, w)
 		}
-		release, err := reserve(ctx, w.size())
+		ctx, end, err := w.by.Run.BeginCall(ctx, w.size())
 		if err != nil {
 			return Result{Err: err, notStarted: true}
 		}
-		defer release()
+		defer end()
 		return next(ctx, w)
 	}
 }

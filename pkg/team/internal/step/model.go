@@ -55,6 +55,11 @@ func (w *Work) generate(ctx context.Context) (res Result) {
 		case d.add(chunk.Text) != nil:
 			return Result{Err: ErrStopped}
 		}
+		if d.all.Len() > agent.LargeBytes {
+			if err := agent.LargeAnswer(ctx); err != nil {
+				return Result{Err: err}
+			}
+		}
 	}
 	switch {
 	case res.Reply != nil:
