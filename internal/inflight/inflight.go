@@ -32,6 +32,8 @@ const (
 	Feed
 	// Run is a run that is driven: its events, and what its agents keep of them.
 	Run
+	// Record is a large event of a run that is recorded, until the store has it.
+	Record
 	// Call is a request to a model, a tool or another agent, with its answer.
 	Call
 
@@ -40,13 +42,13 @@ const (
 
 // String returns the kind as the label of a metric.
 func (k Kind) String() string {
-	return [kinds]string{"request", "stop", "answer", "stream", "feed", "run", "call"}[k]
+	return [kinds]string{"request", "stop", "answer", "stream", "feed", "run", "record", "call"}[k]
 }
 
 const (
 	// headroom is how many bytes an account of weight 1 may hold for each byte that is then free. Alone, it
-	// gets four fifths of the budget, the next one four fifths of the rest, and so on.
-	headroom = 4
+	// gets two thirds of the budget, the next one two thirds of the rest, and so on.
+	headroom = 2
 	// floor is the part of the budget that every account may hold, even if nothing is free.
 	floor = 8
 	// retryAfter is when a caller that was refused should try again.

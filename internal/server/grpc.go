@@ -270,7 +270,7 @@ func receive(ctx context.Context, next func(any) error, v any) error {
 	}
 	switch {
 	case err == nil:
-		err = in.held.received(len(f.data))
+		err = in.held.received(ctx, len(f.data))
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}

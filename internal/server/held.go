@@ -83,9 +83,10 @@ func (h *held) await(ctx context.Context) error {
 	return err
 }
 
-// received corrects what await has reserved to a message of n bytes. The error is INSUFFICIENT_RESOURCES if the
-// account may not hold so much.
-func (h *held) received(n int) error {
+// received corrects what await has reserved to a message of n bytes. If the account may not hold so much, the message
+// waits: those that arrive at the same time must not keep each other from being accepted. The error is
+// INSUFFICIENT_RESOURCES.
+func (h *held) received(ctx context.Context, n int) error {
 	if h == nil {
 		return nil
 	}
@@ -95,7 +96,12 @@ func (h *held) received(n int) error {
 		h.request = h.budget.Take(inflight.Request, h.account, int64(n)*inflight.OfRequest)
 		return nil
 	}
-	return h.request.More(int64(n)*inflight.OfRequest - wire.MaxBody)
+	err := h.request.More(int64(n)*inflight.OfRequest - wire.MaxBody)
+	if err != nil {
+		h.request.Release()
+		h.request, err = h.budget.Wait(ctx, inflight.Request, h.account, int64(n)*inflight.OfRequest, arriving)
+	}
+	return err
 }
 
 // respond reserves memory for an answer of n bytes, and waits for it if the call has waited for work, which would

@@ -44,6 +44,30 @@ func (d *drive) grow(ev *teamv1.Event) {
 	}
 }
 
+// largeEvent is the size from which events are recorded in turn, and recordPatience is how long they wait for that.
+const (
+	largeEvent     = 256 << 10
+	recordPatience = 30 * time.Second
+)
+
+// appendInTurn appends events to the journal. Large ones wait until there is memory to write them, and hold it until they
+// are written. What exists already is recorded in any case, after some time. The error is the journal's.
+func (d *drive) appendInTurn(ctx context.Context, events []*teamv1.Event) error {
+	size := 0
+	for _, ev := range events {
+		size += proto.Size(ev)
+	}
+	if d.room == nil || size < largeEvent {
+		return d.claim.Journal.Append(ctx, events...)
+	}
+	turn, _ := d.room.Wait(ctx, inflight.Record, int64(size)*inflight.OfRecord, recordPatience)
+	defer turn.Release()
+	if err := d.claim.Journal.Append(ctx, events...); err != nil {
+		return err
+	}
+	return d.claim.Journal.Commit(ctx)
+}
+
 // callMemory implements agent.Run.CallMemory. The calls of the run that has begun first are first, so that runs which hold
 // much end.
 func (d *drive) callMemory(ctx context.Context, bytes int64) (agent.Room, error) {

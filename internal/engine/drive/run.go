@@ -319,7 +319,7 @@ func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
 
 // put records events and applies them to the summary. The error is the journal's.
 func (d *drive) put(ctx context.Context, events ...*teamv1.Event) error {
-	if err := d.claim.Journal.Append(ctx, events...); err != nil { // without the lock: an append may take long, and must not delay a cancel
+	if err := d.appendInTurn(ctx, events); err != nil { // without the lock: an append may take long, and must not delay a cancel
 		return err
 	}
 	d.record.Lock()
