@@ -55,9 +55,11 @@ const (
 func (d *drive) appendInTurn(ctx context.Context, events []*teamv1.Event) error {
 	size := 0
 	for _, ev := range events {
-		size += proto.Size(ev)
+		if d.room != nil {
+			size += proto.Size(ev)
+		}
 	}
-	if d.room == nil || size < largeEvent {
+	if size < largeEvent {
 		return d.claim.Journal.Append(ctx, events...)
 	}
 	turn, _ := d.room.Wait(ctx, inflight.Record, int64(size)*inflight.OfRecord, recordPatience)
