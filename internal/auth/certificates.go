@@ -203,8 +203,8 @@ func (c *Certificates) changed() bool { return c.loaded.Load() != c.first }
 // errNoAuthority is the error for certificates of clients without server.tls.client_ca.
 var errNoAuthority = errors.New("no authority signs the certificates of clients")
 
-// verify returns the fingerprint of the present authority that has signed a certificate of a client that was
-// accepted before, and an error if there is none.
+// verify returns the fingerprint of the authority that has signed the certificate of a client. The connection may be
+// older than the files: the error says that no authority in them has signed it.
 func (c *Certificates) verify(chain []*x509.Certificate) (authority string, err error) {
 	l := c.loaded.Load()
 	if l.clients == nil {

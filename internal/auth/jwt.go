@@ -258,7 +258,8 @@ var types = []string{"", "jwt", "at+jwt", "application/at+jwt", "application/jwt
 // rememberFor is the longest time for which a verified token is remembered.
 const rememberFor = time.Hour
 
-// verify returns the thumbprint of the key of the issuer that has signed the token, and a refusal if there is none.
+// verify checks the signature of a token, and returns the thumbprint of the issuer's key that has made it. The error is
+// a refusal if no key of the issuer has.
 // Keys that the header itself names, by value or by address, are ignored. Tokens that are known are not verified
 // again, and others only if the caller need not wait.
 func (i *issuer) verify(text string, header map[string]any, known *verified, waits func() bool) (key string, err error) {

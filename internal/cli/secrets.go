@@ -38,12 +38,12 @@ func (s *Shell) Reencrypt(ctx context.Context, path, url string) (err error) {
 	}
 	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Keys: def.EncryptionKeys(), KeepOld: true, Log: s.log(zapcore.ErrorLevel)})
 	if err != nil {
-		return fmt.Errorf("%s: %s", store.Redacted(url), store.Conceal(err.Error(), url))
+		return ofStore(url, err)
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
 	secrets, err := opened.Reencrypt(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: %s", store.Redacted(url), store.Conceal(err.Error(), url))
+		return ofStore(url, err)
 	}
 	key := def.EncryptionKeys()[0].ID
 	if s.JSON {
@@ -74,7 +74,7 @@ func (s *Shell) ForgetSecrets(ctx context.Context, url, key string) error {
 	}
 	webhooks, err := sqlstore.ForgetSecrets(ctx, url, key, s.log(zapcore.ErrorLevel))
 	if err != nil {
-		return fmt.Errorf("%s: %s", store.Redacted(url), store.Conceal(err.Error(), url))
+		return ofStore(url, err)
 	}
 	if s.JSON {
 		return json.NewEncoder(s.Out).Encode(struct {
@@ -85,6 +85,11 @@ func (s *Shell) ForgetSecrets(ctx context.Context, url, key string) error {
 	}
 	_, err = fmt.Fprintf(s.Out, "deleted %d webhooks that were encrypted under the key %s\n", webhooks, key)
 	return err
+}
+
+// ofStore returns an error about a store, without passwords.
+func ofStore(url string, err error) error {
+	return fmt.Errorf("%s: %s", store.Redacted(url), store.Conceal(err.Error(), url))
 }
 
 // mustExist returns an error if a SQLite store does not exist, because opening it would make one.

@@ -23,8 +23,8 @@ type document struct {
 	ctx     context.Context      //nolint:containedctx // of Loader.Parse; nil has no end
 }
 
-// ended reports whether nobody waits for the checks of the document any longer. Loops over its parts then end, and what
-// is known of it is not used.
+// ended reports whether the context of the checks has ended. Loops over the document's parts stop then, and their
+// results are discarded.
 func (d *document) ended() bool { return d.ctx != nil && d.ctx.Err() != nil }
 
 // keyed are the values of a mapping by key.

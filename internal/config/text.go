@@ -279,7 +279,8 @@ func (f *keyFinder) next(from int) (name string, end int) {
 	return name, end
 }
 
-// matchFrom returns the indices in a line of the first match at or after a byte, empty and not nil if there is none.
+// matchFrom returns the indices of the first match in a line at or after a byte. Without a match it returns an empty
+// slice that is not nil.
 func matchFrom(re *regexp.Regexp, line string, from int) []int {
 	at := append([]int{}, re.FindStringSubmatchIndex(line[from:])...)
 	for i := range at {

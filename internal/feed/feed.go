@@ -46,7 +46,7 @@ type feed struct {
 	more    bool          // the journal may hold further events; guarded by mu
 	awaited bool          // a reader reads the store on behalf of all; guarded by mu
 	state   int           // bytes of the events that were folded; guarded by mu
-	changed chan struct{} // closed when a read ends; nil if nobody waits; guarded by mu
+	changed chan struct{} // closed when a read ends; nil while no reader waits for that; guarded by mu
 	task    *Update       // the current task; nil until it is needed; guarded by mu
 }
 

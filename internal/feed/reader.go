@@ -124,7 +124,7 @@ func (r *Reader) latest(ctx context.Context, after int64) error {
 	return r.take(ctx, after, true)
 }
 
-// Follow joins a feed that has the entries after the cursor. If there is none, it creates one,
+// Follow joins a feed that has the entries after the cursor. If no feed has them, it creates one,
 // which first folds everything up to the cursor.
 func (r *Reader) Follow(ctx context.Context) error {
 	shut, err := r.line.open(ctx)

@@ -1,7 +1,7 @@
 package inflight
 
-// How many bytes of memory are counted for one byte of what is sent, received or recorded. They were measured
-// with heap profiles of a server that worked on 100 messages of 1.9 MB, see docs/limits.md.
+// How many bytes of memory are counted for one byte of what is sent, received or recorded. They are estimates,
+// made from heap profiles of a server that worked on 100 messages of 1.9 MB, see docs/limits.md.
 const (
 	// OfRequest is for the body of a request: the body itself, the message decoded from it, and the event
 	// that records it, which is encoded, written, and read again for the run and for the caller.

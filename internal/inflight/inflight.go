@@ -288,7 +288,8 @@ func (b *Budget) Use() (held, refused map[string]int64) {
 	return held, refused
 }
 
-// Hold is memory that is reserved until Release. A nil *Hold is none. It is safe for concurrent use.
+// Hold is memory that is reserved until Release. A nil *Hold holds nothing, and its methods do nothing. It is safe for
+// concurrent use.
 type Hold struct {
 	b     *Budget
 	u     *use

@@ -183,7 +183,7 @@ func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 	if err != nil {
 		return storeError(err)
 	}
-	next, err := before.with(context.WithoutCancel(ctx), file, snap) // what is stored is served, whoever asks
+	next, err := before.with(context.WithoutCancel(ctx), file, snap) // the stored catalog is loaded completely, even if this caller leaves
 	if err != nil {
 		return err
 	}

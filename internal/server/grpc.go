@@ -201,7 +201,7 @@ type codec struct{ encoding.CodecV2 }
 // frame holds the bytes of one encoded message.
 type frame struct {
 	data []byte
-	// sent is called when the transport needs the data no more; nil if nobody waits for that.
+	// sent, if not nil, is called when the transport no longer needs the data.
 	sent func()
 	conn *counted // the connection over which it is sent, with sent
 	// stall is how long the client may take to accept any of it, with sent.

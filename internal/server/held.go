@@ -129,11 +129,15 @@ func (h *held) takeAnswer() *inflight.Hold {
 	if h == nil {
 		return nil
 	}
+	return taken(h, &h.answer)
+}
+
+// taken returns a field of h, and sets it to its zero value.
+func taken[T any](h *held, field *T) (was T) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := h.answer
-	h.answer = nil
-	return a
+	was, *field = *field, was
+	return was
 }
 
 // patience is how long an answer, or an update of a stream, waits for memory before it is refused.
@@ -189,11 +193,7 @@ func (h *held) takeUpdate() func() {
 	if h == nil {
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	release := h.update
-	h.update = nil
-	return release
+	return taken(h, &h.update)
 }
 
 // sent releases the memory of the current update, unless takeUpdate was called for it.

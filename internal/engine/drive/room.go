@@ -21,7 +21,8 @@ const (
 	callPatience = 2 * time.Minute
 )
 
-// room reserves the memory of a claimed run. If there is none, it returns how the run is parked until it tries again.
+// room reserves memory for the recorded events of a claimed run. If the account has no free memory, it returns a Park
+// instead, with the time of the next try.
 func (r *Runner) room(ctx context.Context, c a2a.Claim) (*inflight.Hold, *a2a.Park, error) {
 	room, err := r.Memory.Wait(ctx, inflight.Run, a2a.AccountOf(c.Owner), c.Bytes*inflight.OfRun, roomPatience)
 	switch {
@@ -50,12 +51,13 @@ const (
 	recordPatience = 30 * time.Second
 )
 
-// appendInTurn appends events to the journal. Large ones wait until there is memory to write them, and hold it until they
-// are written. What exists already is recorded in any case, after some time. The error is the journal's.
+// appendInTurn appends events to the journal. Large events wait for memory, at most for recordPatience, and hold it until
+// they are committed. They are recorded even if the wait fails, because they are in memory already. The error is the
+// journal's.
 func (d *drive) appendInTurn(ctx context.Context, events []*teamv1.Event) error {
 	size := 0
-	for _, ev := range events {
-		if d.room != nil {
+	if d.room != nil { // nothing is counted without a budget
+		for _, ev := range events {
 			size += proto.Size(ev)
 		}
 	}
@@ -70,8 +72,8 @@ func (d *drive) appendInTurn(ctx context.Context, events []*teamv1.Event) error 
 	return d.claim.Journal.Commit(ctx)
 }
 
-// callMemory implements agent.Run.CallMemory. The calls of the run that has begun first are first, so that runs which hold
-// much end.
+// callMemory implements agent.Run.CallMemory. Calls of the run that began first are served first, so that it can end and
+// release its memory.
 func (d *drive) callMemory(ctx context.Context, bytes int64) (agent.Room, error) {
 	if d.room == nil || bytes <= inflight.Small {
 		return nil, nil //nolint:nilnil // it needs none
