@@ -213,6 +213,10 @@ func check(t *testing.T, r *serve.Running, want map[string]map[string]string) {
 		c := client(t, r, id)
 		for task, text := range tasks {
 			if id == "asking" {
+				// An answer that comes before the question is a message to a task that works, and answers nothing.
+				if _, err := reach(t.Context(), c, task, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED); err != nil {
+					t.Errorf("the question of %s: %v", task, err)
+				}
 				m := agent.UserMessage("answer-"+task, "red")
 				m.TaskId = task
 				if _, err := c.SendMessage(t.Context(), &a2av1.SendMessageRequest{Message: m}); err != nil {
@@ -220,7 +224,7 @@ func check(t *testing.T, r *serve.Running, want map[string]map[string]string) {
 				}
 				text = "It is "
 			}
-			got, err := ended(t.Context(), c, task)
+			got, err := reach(t.Context(), c, task, a2av1.TaskState_TASK_STATE_COMPLETED)
 			if err != nil {
 				t.Errorf("%s %s: %v", id, task, err)
 				continue
@@ -236,15 +240,20 @@ func check(t *testing.T, r *serve.Running, want map[string]map[string]string) {
 	}
 }
 
-// ended waits until a task has ended.
-func ended(ctx context.Context, c *a2aclient.Client, task string) (*a2av1.Task, error) {
+// reach waits until a task is in a state or has ended, for a minute at most.
+func reach(ctx context.Context, c *a2aclient.Client, task string, state a2av1.TaskState) (*a2av1.Task, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	got, err := c.GetTask(ctx, &a2av1.GetTaskRequest{Id: task})
-	if err != nil || got.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_COMPLETED {
+	if err != nil || got.GetStatus().GetState() == state {
 		return got, err
 	}
 	for _, err := range c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Id: task}, 0) {
 		if err != nil {
 			break // it has ended meanwhile, which GetTask tells
+		}
+		if got, err = c.GetTask(ctx, &a2av1.GetTaskRequest{Id: task}); err != nil || got.GetStatus().GetState() == state {
+			return got, err
 		}
 	}
 	return c.GetTask(ctx, &a2av1.GetTaskRequest{Id: task})
