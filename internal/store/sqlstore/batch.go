@@ -25,7 +25,7 @@ type batch struct {
 	ending        *teamv1.Event // the end of the root, if the batch has it
 	lo, hi        int64         // the journal's last sequence number before and after the batch
 	bytes         int64
-	room          int64 // queued bytes that the batch releases
+	room          room // queued bytes that the batch releases
 	appends       int64
 	before, after listing
 	tail          []entry // for an end: inputs that came too late, and the end itself
@@ -62,9 +62,9 @@ func (b *batch) size() (n int) {
 // op returns the change that writes the batch. If the batch ends a run that has had inputs, the change
 // has a plan instead of statements, because it has to read the inbox first.
 func (b *batch) op() *op {
-	o := &op{root: b.j.root, size: b.size()}
+	o := &op{root: b.j.root, size: b.size(), account: a2a.AccountOf(b.j.owner)}
 	if b.ended() && !b.quiet {
-		o.plan = b.end
+		o.plan, o.heavy = b.end, b.bytes > maxQuiet // its size lacks the task
 		o.done = func(_ context.Context, _ querier, err error) error {
 			if b.pushed == 1 {
 				b.j.s.wakePush()

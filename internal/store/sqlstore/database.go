@@ -74,6 +74,8 @@ type op struct {
 	affected []int64                                    // number of rows changed, by statement
 	again    bool                                       // an earlier attempt may have recorded it
 	size     int
+	heavy    bool                                                  // it takes long to write, although its size may be small
+	account  string                                                // whose change it is; "" if that is not known
 	done     func(ctx context.Context, q querier, err error) error // returns the final error
 }
 

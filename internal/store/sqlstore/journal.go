@@ -48,7 +48,7 @@ type journal struct {
 	durable int64         // sequence number of the last event recorded
 	bytes   int64
 	last    time.Time // time of the last event
-	room    int64     // queue space that pending occupies
+	room    room      // queue space that pending occupies
 	pending []entry   // appended, not yet given to the writer
 	ending  *teamv1.Event
 	flying  bool  // the writer is writing a batch
@@ -241,19 +241,18 @@ func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
 		return err
 	}
 	size := store.Size(events)
-	room := min(size, maxQueued) // never more than the queue has
-	if err := j.s.space.Acquire(ctx, room); err != nil {
-		return context.Cause(ctx)
-	}
-	err := j.append(events, size, room)
+	room, err := j.s.space.acquire(ctx, size)
 	if err != nil {
-		j.s.space.Release(room)
+		return err
+	}
+	if err = j.append(events, size, room); err != nil {
+		j.s.space.release(room)
 	}
 	return err
 }
 
 // append queues events that have a total size and occupy room in the queue.
-func (j *journal) append(events []*teamv1.Event, size, room int64) error {
+func (j *journal) append(events []*teamv1.Event, size int64, room room) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.held(); err != nil {
@@ -295,7 +294,7 @@ func (j *journal) append(events []*teamv1.Event, size, room int64) error {
 		}
 	}
 	j.bytes += size
-	j.room += room
+	j.room = j.room.add(room)
 	j.appends++
 	j.later()
 	return nil
@@ -394,7 +393,7 @@ func (j *journal) take() *op {
 		b.quiet = j.undisturbed() && j.fold != nil && !b.asking && j.bytes <= maxQuiet &&
 			b.seal(j.fold, nil) == nil && b.size() <= maxQuiet // after an error of seal, end returns it
 	}
-	j.pending, j.room, j.flying = nil, 0, true
+	j.pending, j.room, j.flying = nil, room{}, true
 	return b.op()
 }
 
@@ -412,7 +411,7 @@ func (j *journal) unstored(values []blob) []blob {
 func (j *journal) settle(b *batch, err error) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.s.space.Release(b.room)
+	j.s.space.release(b.room)
 	j.flying = false
 	if err != nil {
 		return j.fail(err)
@@ -455,8 +454,8 @@ func (j *journal) announce() {
 func (j *journal) fail(err error) error {
 	if j.broken == nil {
 		j.broken = err
-		j.s.space.Release(j.room)
-		j.pending, j.ending, j.room = nil, nil, 0
+		j.s.space.release(j.room)
+		j.pending, j.ending, j.room = nil, nil, room{}
 	}
 	if j.changed != nil {
 		close(j.changed)

@@ -97,7 +97,7 @@ func (s *Store) creation(n a2a.New) (*op, error) {
 	f.Apply(ev)
 	l := listingOf(f)
 	id, at := acc.GetTaskId(), now.UnixMilli()
-	o := &op{root: id, size: e.size}
+	o := &op{root: id, size: e.size, account: a2a.AccountOf(n.Owner)}
 	if n.MessageID != "" {
 		o.stmts = append(o.stmts, stmt{insertRequest, []any{
 			n.Owner, store.AgentOf(n.MessageID, store.AgentKey(acc)), "", n.MessageID, n.Digest, id, int64(0), at, s.expired(n.MessageID, at),

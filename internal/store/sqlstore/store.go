@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/metrics"
@@ -32,8 +31,10 @@ const (
 	DefaultLease = 15 * time.Second
 	// DefaultRetention is how long finished runs are kept.
 	DefaultRetention = 7 * 24 * time.Hour
-	// maxQueued limits the bytes of events that wait to be written. Beyond it, appends block.
-	maxQueued = 32 << 20
+	// maxQueued and maxQueuedLarge limit the bytes of small and of large events that wait to be written. Beyond that,
+	// appends of the same size block, and those of small events do not wait for large ones.
+	maxQueued      = 8 << 20
+	maxQueuedLarge = 24 << 20
 )
 
 // Config configures a Store. The zero value is valid.
@@ -72,7 +73,7 @@ type Store struct {
 	tokens store.Sealer
 	clock  clock
 	hub    hub
-	space  *semaphore.Weighted // bytes of events that wait to be written
+	space  *space
 	totals totals
 	ringed atomic.Int64 // bytes of the events in all rings, see type ring
 	keys   *keyring     // encrypts secrets
@@ -129,7 +130,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 		cfg.Log = zap.NewNop()
 	}
 	s := &Store{
-		cfg: cfg, space: semaphore.NewWeighted(maxQueued),
+		cfg: cfg, space: newSpace(),
 		journals: map[string]*journal{}, replicas: map[string]time.Time{}, lost: map[string]bool{}, pushed: make(chan struct{}, 1),
 	}
 	var err error
