@@ -204,7 +204,7 @@ func toolAsksPeople(t *testing.T, place rig.Place, over, version string) {
 		t.Run("bad answers, and then a good one", func(t *testing.T) {
 			task := begin(t, "desk")
 			text := fmt.Sprint(task.GetStatus().GetMessage().GetParts())
-			for _, want := range []string{"How much do you pay?", `MCP server \"bank\"`, `\"amount\" (integer, at least 1, at most 1000, required): \"Whole units.\"`, `\"currency\" (text, one of \"EUR\", \"USD\", required)`, "decline"} {
+			for _, want := range []string{"How much do you pay?", `MCP server \"bank\"`, `\"amount\" (required): {\"description\":\"Whole units.\",\"maximum\":1000,\"minimum\":1,`, `\"currency\" (required): {\"enum\":[\"EUR\",\"USD\"]`, "decline"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("the question does not say %s: %s", want, text)
 				}

@@ -105,11 +105,6 @@ func (f *ToolForm) readReserved(text string) (*teamv1.ToolAnswer, error) {
 func (f *formField) fromText(text string) any {
 	switch f.Type {
 	case "string":
-		for _, c := range f.choices { // exact values have been read
-			if strings.EqualFold(text, c.title) && c.title != "" {
-				return c.value
-			}
-		}
 		return text
 	case "boolean":
 		text = cmp.Or(map[string]string{"yes": "true", "no": "false"}[strings.ToLower(text)], strings.ToLower(text))
@@ -117,14 +112,7 @@ func (f *formField) fromText(text string) any {
 	if v, ok := decode(text); ok {
 		return v
 	}
-	if f.Type != "array" {
-		return text
-	}
-	var list []any
-	for entry := range strings.SplitSeq(text, ",") {
-		list = append(list, strings.TrimSpace(entry))
-	}
-	return list
+	return text
 }
 
 // accept adds the defaults of the fields that are missing, and checks all of them against the schema.
@@ -146,13 +134,13 @@ func (f *ToolForm) accept(object map[string]any) (*teamv1.ToolAnswer, error) {
 	}
 	var invalid *jsonschema.ValidationError
 	if err := f.schema.Validate(content); errors.As(err, &invalid) {
-		return nil, fmt.Errorf("%s; %s", strings.Join(f.faults(invalid), ", and "), f.expected())
+		return nil, fmt.Errorf("%s; %s", strings.Join(faults(invalid), ", and "), f.expected())
 	}
 	return &teamv1.ToolAnswer{Action: teamv1.ToolAnswer_ACTION_ACCEPT, Content: encode(content)}, nil
 }
 
 // faults says what is wrong with which field.
-func (f *ToolForm) faults(e *jsonschema.ValidationError) []string {
+func faults(e *jsonschema.ValidationError) []string {
 	var all []string
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
@@ -165,13 +153,13 @@ func (f *ToolForm) faults(e *jsonschema.ValidationError) []string {
 		}
 	default:
 		if len(e.InstanceLocation) > 0 {
-			return []string{f.wrong(e)}
+			return []string{wrong(e)}
 		}
 		for _, cause := range e.Causes {
-			all = append(all, f.faults(cause)...)
+			all = append(all, faults(cause)...)
 		}
 		if len(all) == 0 {
-			all = []string{"does not match the requested schema: " + Excerpt(k.LocalizedString(english), maxDescription)}
+			all = []string{"does not match the requested schema: " + Excerpt(k.LocalizedString(english), maxFault)}
 		}
 	}
 	slices.Sort(all)
@@ -182,17 +170,16 @@ func (f *ToolForm) faults(e *jsonschema.ValidationError) []string {
 var english = message.NewPrinter(language.English)
 
 // wrong says what is wrong with the value of a field.
-func (f *ToolForm) wrong(e *jsonschema.ValidationError) string {
+func wrong(e *jsonschema.ValidationError) string {
 	name := e.InstanceLocation[0]
 	for len(e.Causes) == 1 {
 		e = e.Causes[0]
 	}
-	about := ""
-	if i := slices.IndexFunc(f.fields, func(field formField) bool { return field.name == name }); i >= 0 {
-		about = " (" + f.fields[i].kind() + ")"
-	}
-	return fmt.Sprintf("has a wrong value for the field %q%s: %s", name, about, Excerpt(e.ErrorKind.LocalizedString(english), maxDescription))
+	return fmt.Sprintf("has a wrong value for the field %q: %s", name, Excerpt(e.ErrorKind.LocalizedString(english), maxFault))
 }
+
+// maxFault is the number of bytes that are shown of what the library says is wrong.
+const maxFault = 500
 
 // maxDigits is the maximum number of characters of a number that is no integer of 64 bits.
 const maxDigits = 100

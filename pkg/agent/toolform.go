@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -28,11 +29,11 @@ const (
 
 // Limits of what a tool may ask in one question.
 const (
-	maxFields    = 50
-	maxValues    = 500 // that a field may have, if they are listed
-	maxFieldName = 100 // bytes
-	maxSchema    = 64 << 10
-	maxToolURL   = 2 << 10
+	maxFields  = 50
+	maxSchema  = 64 << 10
+	maxToolURL = 2 << 10
+	// maxShown is the number of bytes of the schema of a field that people are shown.
+	maxShown = 1000
 )
 
 // ToolForm describes the fields that a tool asks for.
@@ -42,43 +43,27 @@ type ToolForm struct {
 	accepted string             // the word that accepts a question without fields
 }
 
-// formField is a field of a form: a string, a number, a truth value, or a list of strings.
+// formField is a field of a form.
 type formField struct {
 	name     string
 	required bool
+	schema   string // as JSON in one line
 	fieldSchema
-	choices []choice // nil means any value
+	choices []string // the texts that a text may be; nil means any
 }
 
-// choice is a value that a field may have, and how it is shown.
-type choice struct{ value, title string }
-
-// fieldSchema is the part of a JSON schema that the fields of MCP elicitation may have.
+// fieldSchema is what is read of the schema of a field.
 type fieldSchema struct {
-	Type             string          `json:"type"`
-	Title            string          `json:"title"`
-	Description      string          `json:"description"`
-	Default          json.RawMessage `json:"default"`
-	MinLength        *int            `json:"minLength"`
-	MaxLength        *int            `json:"maxLength"`
-	Format           string          `json:"format"`
-	Minimum          *json.Number    `json:"minimum"`
-	Maximum          *json.Number    `json:"maximum"`
-	ExclusiveMinimum *json.Number    `json:"exclusiveMinimum"`
-	ExclusiveMaximum *json.Number    `json:"exclusiveMaximum"`
-	MinItems         *int            `json:"minItems"`
-	MaxItems         *int            `json:"maxItems"`
-	Items            *fieldSchema    `json:"items"`
-	Enum             []string        `json:"enum"`
-	EnumNames        []string        `json:"enumNames"`
-	OneOf            []titledValue   `json:"oneOf"`
-	AnyOf            []titledValue   `json:"anyOf"`
+	Type    any             `json:"type"`
+	Default json.RawMessage `json:"default"`
+	Enum    []any           `json:"enum"`
+	OneOf   []constant      `json:"oneOf"`
+	AnyOf   []constant      `json:"anyOf"`
 }
 
-// titledValue is a value with the title that people see.
-type titledValue struct {
-	Const string `json:"const"`
-	Title string `json:"title"`
+// constant is a schema of one value.
+type constant struct {
+	Const any `json:"const"`
 }
 
 // ParseToolForm returns the form of a question. The error says why people cannot be asked it.
@@ -169,7 +154,7 @@ func (f *ToolForm) compile(text string) error {
 		f.schema, err = c.Compile(at)
 	}
 	if err != nil {
-		return fmt.Errorf("the requested schema cannot be used to check answers: %s", Excerpt(err.Error(), maxDescription))
+		return fmt.Errorf("the requested schema cannot be used to check answers: %s", Excerpt(err.Error(), maxFault))
 	}
 	return nil
 }
@@ -201,46 +186,27 @@ func isReadable(pattern string) bool {
 	return err == nil
 }
 
+// parseField reads the schema of a field.
 func parseField(name string, raw json.RawMessage) (formField, error) {
 	f := formField{name: name}
-	if len(name) > maxFieldName {
-		return f, fmt.Errorf("the requested schema has a field whose name has %d bytes; at most %d are allowed", len(name), maxFieldName)
+	var shown bytes.Buffer
+	if err := cmp.Or(json.Unmarshal(raw, &f.fieldSchema), json.Compact(&shown, raw)); err != nil {
+		return f, fmt.Errorf("field %q of the requested schema is not a JSON schema", name)
 	}
-	if err := json.Unmarshal(raw, &f.fieldSchema); err != nil {
-		return f, fmt.Errorf("field %q of the requested schema is not the schema of a string, number, integer, boolean or list of strings", name)
+	f.schema = printable(shown.String())
+	if f.Type != "string" {
+		return f, nil
 	}
-	switch f.Type {
-	case "string":
-		f.choices = f.listedChoices()
-	case "number", "integer", "boolean":
-	case "array":
-		if f.Items == nil || f.Items.Type != "" && f.Items.Type != "string" {
-			return f, fmt.Errorf("field %q of the requested schema is a list of something else than strings", name)
+	values := f.Enum
+	for _, c := range slices.Concat(f.AnyOf, f.OneOf) {
+		values = append(values, c.Const)
+	}
+	for _, v := range values {
+		if text, ok := v.(string); ok {
+			f.choices = append(f.choices, text)
 		}
-		f.choices = f.Items.listedChoices()
-	default:
-		return f, fmt.Errorf("field %q of the requested schema has the type %q; it must be string, number, integer, boolean or array", name, f.Type)
-	}
-	if n := len(f.choices); n > maxValues {
-		return f, fmt.Errorf("field %q of the requested schema lists %d values; at most %d are allowed", name, n, maxValues)
 	}
 	return f, nil
-}
-
-// listedChoices returns the values that a schema lists.
-func (s *fieldSchema) listedChoices() []choice {
-	var all []choice
-	for i, v := range s.Enum {
-		c := choice{value: v}
-		if i < len(s.EnumNames) {
-			c.title = s.EnumNames[i]
-		}
-		all = append(all, c)
-	}
-	for _, t := range slices.Concat(s.AnyOf, s.OneOf) {
-		all = append(all, choice{t.Const, t.Title})
-	}
-	return all
 }
 
 // maxChoices is the maximum number of values that are offered as options of a question.
@@ -256,31 +222,31 @@ func (f *ToolForm) Options() []string {
 		return nil
 	case f.fields[0].Type == "boolean":
 		return append([]string{"true", "false"}, options...)
-	case f.fields[0].Type == "string" && len(f.fields[0].choices) > 0 && len(f.fields[0].choices) <= maxChoices:
-		var values []string
-		for _, c := range f.fields[0].choices {
-			values = append(values, c.value)
-		}
-		return append(values, options...)
+	case len(f.fields[0].choices) > 0 && len(f.fields[0].choices) <= maxChoices:
+		return slices.Concat(f.fields[0].choices, options)
 	}
 	return nil
 }
 
 // hasValue reports whether a text is exactly a value that the only field may have.
 func (f *ToolForm) hasValue(text string) bool {
-	return len(f.fields) == 1 && f.fields[0].Type == "string" &&
-		slices.ContainsFunc(f.fields[0].choices, func(c choice) bool { return c.value == text })
+	return len(f.fields) == 1 && slices.Contains(f.fields[0].choices, text)
 }
 
 // Quoted returns a text of a tool for people: each line begins with "> ", so that it cannot pass for
 // ours, and the text is cut after n bytes, with a mark.
 func Quoted(text string, n int) string {
-	cut := Excerpt(text, n)
-	quoted := "> " + strings.ReplaceAll(printable(cut), "\n", "\n> ")
+	cut, mark := shortened(text, n)
+	return "> " + strings.ReplaceAll(printable(cut), "\n", "\n> ") + strings.Replace(mark, " ", "\n", 1)
+}
+
+// shortened returns a text of at most n bytes, and the mark of what was cut, empty if nothing was.
+func shortened(text string, n int) (cut, mark string) {
+	cut = Excerpt(text, n)
 	if len(cut) < len(text) {
-		quoted += fmt.Sprintf("\n[cut: %d more bytes]", len(text)-len(cut))
+		mark = fmt.Sprintf(" [cut: %d more bytes]", len(text)-len(cut))
 	}
-	return quoted
+	return cut, mark
 }
 
 // printable returns a text with all line ends as "\n", and without characters that change the order in
@@ -299,27 +265,18 @@ func printable(text string) string {
 	}, strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
-// Describe returns the text for people that lists the fields and says how to answer.
+// Describe returns the text for people that lists the fields with their schemas and says how to answer.
 func (f *ToolForm) Describe() string {
 	var b strings.Builder
 	for i := range f.fields {
 		field := &f.fields[i]
-		fmt.Fprintf(&b, "- %q (%s)", field.name, field.kind())
-		if text := cmp.Or(field.Description, field.Title); text != "" {
-			cut := Excerpt(text, maxDescription)
-			b.WriteString(": " + strconv.Quote(cut))
-			if len(cut) < len(text) {
-				fmt.Fprintf(&b, " [cut: %d more bytes]", len(text)-len(cut))
-			}
-		}
-		b.WriteString("\n")
+		need := map[bool]string{true: "required", false: "optional"}[field.required]
+		schema, mark := shortened(field.schema, maxShown)
+		fmt.Fprintf(&b, "- %q (%s): %s%s\n", field.name, need, schema, mark)
 	}
 	b.WriteString("A" + f.expected()[1:] + ".")
 	return b.String()
 }
-
-// maxDescription is the maximum number of bytes of the description of a field in a question.
-const maxDescription = 500
 
 // expected says what an answer may be: "answer with …".
 func (f *ToolForm) expected() string {
@@ -350,95 +307,17 @@ func (f *ToolForm) sample() string {
 		switch {
 		case field.Type == "boolean":
 			object[field.name] = true
-		case field.Type == "array" && len(field.choices) > 0:
-			object[field.name] = []string{field.choices[0].value}
 		case field.Type == "array":
-			object[field.name] = []string{"…"}
-		case field.Type != "string":
-			object[field.name] = json.Number("1")
-			if field.Minimum != nil {
-				object[field.name] = *field.Minimum
-			}
+			object[field.name] = []string{}
+		case field.Type == "object":
+			object[field.name] = map[string]any{}
+		case field.Type == "number", field.Type == "integer":
+			object[field.name] = 1
 		case len(field.choices) > 0:
-			object[field.name] = field.choices[0].value
+			object[field.name] = field.choices[0]
 		default:
 			object[field.name] = "…"
 		}
 	}
 	return encode(object)
-}
-
-// kind describes the values of a field.
-func (f *formField) kind() string {
-	var words []string
-	switch f.Type {
-	case "boolean":
-		words = append(words, "true or false")
-	case "array":
-		words = append(words, "list of strings")
-	case "string":
-		words = append(words, cmp.Or(map[string]string{"email": "email address", "uri": "URI", "date": "date such as 2026-01-31", "date-time": "time such as 2026-01-31T09:30:00Z"}[f.Format], "text"))
-	default:
-		words = append(words, f.Type)
-	}
-	if len(f.choices) > 0 {
-		words = append(words, f.listed())
-	}
-	bounds := func(what string, least, most *int) {
-		if least != nil && *least > 0 {
-			words = append(words, "at least "+counted(*least, what))
-		}
-		if most != nil {
-			words = append(words, "at most "+counted(*most, what))
-		}
-	}
-	bounds("character", f.MinLength, f.MaxLength)
-	bounds("entry", f.MinItems, f.MaxItems)
-	for _, limit := range []struct {
-		word string
-		of   *json.Number
-	}{{"at least", f.Minimum}, {"more than", f.ExclusiveMinimum}, {"at most", f.Maximum}, {"less than", f.ExclusiveMaximum}} {
-		if limit.of != nil {
-			words = append(words, limit.word+" "+limit.of.String())
-		}
-	}
-	if f.Default != nil && string(f.Default) != "null" {
-		words = append(words, "default "+f.shownDefault())
-	}
-	if f.required {
-		words = append(words, "required")
-	} else {
-		words = append(words, "optional")
-	}
-	return strings.Join(words, ", ")
-}
-
-// shownDefault returns the default value as JSON in one line.
-func (f *formField) shownDefault() string {
-	v, _ := decode(string(f.Default))
-	text, err := json.Marshal(v)
-	if cut := Excerpt(string(text), maxDescription); err == nil && len(cut) < len(text) {
-		return cut + fmt.Sprintf(" [cut: %d more bytes]", len(text)-len(cut))
-	}
-	return string(text)
-}
-
-// counted returns a number of characters or entries.
-func counted(n int, what string) string {
-	if n != 1 {
-		what = map[string]string{"character": "characters", "entry": "entries"}[what]
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
-// listed names the values that a field may have.
-func (f *formField) listed() string {
-	names := make([]string, len(f.choices))
-	for i, c := range f.choices {
-		names[i] = strconv.Quote(c.value)
-		if c.title != "" && c.title != c.value {
-			names[i] += " (" + strconv.Quote(c.title) + ")"
-		}
-	}
-	return "one of " + strings.Join(names, ", ")
 }

@@ -129,7 +129,7 @@ func addAsking(s *sdk.Server, which string, end <-chan struct{}) {
 		}
 	})
 	add("visit", asks(&sdk.ElicitParams{Mode: "url", Message: "Sign in.", URL: "https://login.example/x", ElicitationID: "e-1"}))
-	add("nested", asks(&sdk.ElicitParams{Message: "Where?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"string"}}}}}`)}))
+	add("listed", asks(&sdk.ElicitParams{Message: "Where?", RequestedSchema: json.RawMessage(`{"type":"array"}`)}))
 	var mu sync.Mutex
 	refused := 0
 	add("locked", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -245,7 +245,7 @@ func TestElicitation(t *testing.T) {
 		if r, _, err := p.next(); err != nil || !strings.Contains(r.GetText(), "accept map[]") {
 			t.Errorf("%v %v", r, err)
 		}
-		p = begin(t, s, "nested")
+		p = begin(t, s, "listed")
 		if r, ask, err := p.next(); ask != nil || err == nil && !r.GetIsError() {
 			t.Errorf("a question that people cannot be asked: %v %v %v", r, ask, err)
 		}

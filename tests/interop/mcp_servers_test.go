@@ -214,11 +214,11 @@ func (d *desk) questions(t *testing.T) {
 		asks, wrong, refused string
 		answer, want         string
 	}{
-		{toolCall{everything, o{}}, `- "name" (text, required): "Your full, legal name"`, `{"name":"Ann","email":"ann"}`, `the field \"email\"`, answer, "- Name: Ann\n- Email: ann@example.com\n- Favorite Integer: 7\n"},
-		{toolCall{"web_" + everything, o{}}, `"pet-2" ("Dogs")`, `{"name":"Ann","legacyTitledEnum":"pet-9"}`, `the field \"legacyTitledEnum\"`, answer, `"legacyTitledEnum": "pet-2"`},
+		{toolCall{everything, o{}}, `- "name" (required): {`, `{"name":"Ann","email":"ann"}`, `the field \"email\"`, answer, "- Name: Ann\n- Email: ann@example.com\n- Favorite Integer: 7\n"},
+		{toolCall{"web_" + everything, o{}}, `"legacyTitledEnum" (optional): {`, `{"name":"Ann","legacyTitledEnum":"pet-9"}`, `the field \"legacyTitledEnum\"`, answer, `"legacyTitledEnum": "pet-2"`},
 		{toolCall{"web_" + everything, o{}}, "Please provide inputs", `{}`, `no value for the field \"name\"`, "decline", "User declined"},
 		{toolCall{"trigger-url-elicitation", o{"url": "https://forms.example/1"}}, "https://forms.example/1\n", "no idea", `answer with \"done\"`, "done", "User completed the URL elicitation flow."},
-		{toolCall{"fast_book", o{}}, "> For how many?\n", "some", `the field \"value\" (integer, required): got string`, "5", "accept 5"},
+		{toolCall{"fast_book", o{}}, "> For how many?\n", "some", `the field \"value\": got string`, "5", "accept 5"},
 	} {
 		got, err := d.send("", fmt.Sprintf("asks-%d", rand.Int64()), jsonOf(t, []toolCall{tt.call}))
 		if text := fmt.Sprint(got.Status.Message.Parts); err != nil || got.Status.State != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(text, tt.asks) {
