@@ -164,6 +164,8 @@ type Store interface {
 	// Elements of the task's lists are shared; do not modify them. Errors: ErrNotFound,
 	// ErrDataLoss.
 	Task(ctx context.Context, k Key) (t *a2av1.Task, seq int64, err error)
+	// Agent returns the id of the agent that a root task was sent to. Errors: ErrNotFound.
+	Agent(ctx context.Context, k Key) (string, error)
 	// Events returns up to limit committed events after the sequence number after, in order:
 	// those of the scope of k and all scopes below. Errors: ErrNotFound, ErrDataLoss.
 	Events(ctx context.Context, k Key, after int64, limit int) ([]Record, error)

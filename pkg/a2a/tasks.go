@@ -9,6 +9,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // GetTask returns a task of the caller: a root task, or a delegation by its id root~scope; see
@@ -25,8 +26,11 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err != nil {
 		return nil, err
 	}
-	if req.GetTenant() == "" && !details(ctx) { // the store can return the task without reading the journal
-		t, _, err := h.c.Store.Task(ctx, Key{who.Owner(), req.GetId()})
+	key := Key{who.Owner(), req.GetId()}
+	if stored, err := h.stored(ctx, req.GetTenant(), key); err != nil {
+		return nil, storeError(req.GetId(), err)
+	} else if stored { // the store can return the task without reading the journal
+		t, _, err := h.c.Store.Task(ctx, key)
 		if err != nil {
 			return nil, storeError(req.GetId(), err)
 		}
@@ -38,11 +42,31 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	}
 	t := f.Snapshot(details(ctx))
 	if details(ctx) {
-		if err := h.withPushes(ctx, Key{who.Owner(), req.GetId()}, t); err != nil {
+		if err := h.withPushes(ctx, key, t); err != nil {
 			return nil, storeError(req.GetId(), err)
 		}
 	}
 	return project.CutHistory(t, req.HistoryLength), nil
+}
+
+// stored reports whether the answer to a call for a task is the task as the store has it: without details.
+// Whether a tenant works on a delegation, only the journal tells. The error is ErrNotFound if the task was sent to another
+// agent than the tenant.
+func (h *Handler) stored(ctx context.Context, tenant string, k Key) (bool, error) {
+	switch {
+	case details(ctx):
+		return false, nil
+	case tenant == "":
+		return true, nil
+	}
+	if _, scope := agent.SplitTask(k.ID); scope != "" {
+		return false, nil
+	}
+	of, err := h.c.Store.Agent(ctx, k)
+	if err == nil && of != tenant {
+		err = ErrNotFound
+	}
+	return true, err
 }
 
 // ListTasks returns a page of the caller's root tasks, latest change of status first; see A2A

@@ -1,9 +1,11 @@
 package a2a_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -226,5 +228,39 @@ func TestGet_OfALongJournal(t *testing.T) {
 	got, err := r.GetTask(ann(t), &a2av1.GetTaskRequest{Tenant: "long", Id: task.GetId()}) // a tenant: it is folded anew
 	if err != nil || got.GetStatus().GetState() != completed || len(got.GetArtifacts()) != 1 {
 		t.Errorf("%v, %v", got.GetStatus(), err)
+	}
+}
+
+// unfolded is a store that counts how often events are read.
+type unfolded struct {
+	a2a.Store
+	reads atomic.Int64
+}
+
+func (s *unfolded) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+	s.reads.Add(1)
+	return s.Store.Events(ctx, k, after, limit)
+}
+
+// TestGetTaskReadsTheStoredTask: a task is read as it is stored, also below the URL of its agent.
+func TestGetTaskReadsTheStoredTask(t *testing.T) {
+	t.Parallel()
+	r := start(t, echo("echo"), echo("other"))
+	resp, err := r.SendMessage(ann(t), message("echo", "hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := resp.GetTask().GetId()
+	s := &unfolded{Store: r.store}
+	h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: r.wake})
+	for tenant, found := range map[string]bool{"": true, "echo": true, "other": false, "nobody": false} {
+		task, err := h.GetTask(ann(t), &a2av1.GetTaskRequest{Tenant: tenant, Id: id})
+		switch {
+		case found && (err != nil || task.GetStatus().GetState() != completed || s.reads.Load() != 0):
+			t.Errorf("for %q: %v, %v, events were read %d times", tenant, task, err, s.reads.Load())
+		case !found && !a2a.IsNotFound(err):
+			t.Errorf("for %q: %v, %v", tenant, task, err)
+		}
+		s.reads.Store(0)
 	}
 }

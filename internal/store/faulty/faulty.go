@@ -154,6 +154,14 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	return s.Store.Task(ctx, k)
 }
 
+// Agent implements a2a.Store.
+func (s *Store) Agent(ctx context.Context, k a2a.Key) (string, error) {
+	if after, err := s.meet(ctx, GetTask); err != nil || after != nil {
+		return "", first(err, after)
+	}
+	return s.Store.Agent(ctx, k)
+}
+
 // Events implements a2a.Store.
 func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
 	if then, err := s.meet(ctx, Events); err != nil || then != nil {

@@ -307,6 +307,15 @@ func (s *Store) Task(_ context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
 	return t, events.len(), nil
 }
 
+// Agent returns the id of the agent that a root task was sent to.
+func (s *Store) Agent(_ context.Context, k a2a.Key) (string, error) {
+	r, _, err := s.find(k)
+	if err != nil {
+		return "", err
+	}
+	return r.agent, nil
+}
+
 // Events returns events after a sequence number, of the key's scope and below. It also returns
 // those of a task that is not visible yet, because the sender of its message waits for them.
 func (s *Store) Events(_ context.Context, k a2a.Key, after int64, maxEvents int) ([]a2a.Record, error) {

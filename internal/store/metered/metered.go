@@ -44,6 +44,12 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (t *a2av1.Task, seq int64, 
 	return s.Store.Task(ctx, k)
 }
 
+// Agent implements a2a.Store.
+func (s *Store) Agent(ctx context.Context, k a2a.Key) (string, error) {
+	defer s.metrics.Time(ctx, "agent")()
+	return s.Store.Agent(ctx, k)
+}
+
 // Events implements a2a.Store.
 func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
 	defer s.metrics.Time(ctx, "events")()

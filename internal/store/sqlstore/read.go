@@ -180,6 +180,12 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	return s.taskOf(ctx, &r)
 }
 
+// Agent returns the id of the agent that a root task was sent to.
+func (s *Store) Agent(ctx context.Context, k a2a.Key) (id string, err error) {
+	err = s.db.reader().scan(ctx, []any{&id}, `SELECT agent FROM task WHERE id = $1 AND owner = $2`, k.ID, k.Owner)
+	return id, notFound(err)
+}
+
 // taskRow is a row of the table task, with columns of its run.
 type taskRow struct {
 	id                                   string

@@ -58,6 +58,14 @@ func reads(t *testing.T, open Open) {
 		if err != nil || seq != 1 || got.GetId() != "one" || got.GetContextId() != "c" {
 			t.Fatalf("Task = %v, %d, %v", got, seq, err)
 		}
+		if of, err := r.Agent(r.ctx(), key("one")); err != nil || of != "a" {
+			t.Errorf("Agent = %q, %v", of, err)
+		}
+		for _, k := range []a2a.Key{key("two"), {Owner: "somebody", ID: "one"}} {
+			if of, err := r.Agent(r.ctx(), k); !errors.Is(err, a2a.ErrNotFound) {
+				t.Errorf("Agent of %v = %q, %v", k, of, err)
+			}
+		}
 		got.Id, got.Status.State = "changed", a2av1.TaskState_TASK_STATE_FAILED
 		again, _, err := r.Task(r.ctx(), key("one"))
 		if err != nil || again.GetId() != "one" || again.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_SUBMITTED {
