@@ -109,8 +109,7 @@ func (h *head) skip(dropped Entry) error {
 		"record %d of account %q was deleted under keep.audit; verify with a head from %d or later", h.seq, dropped.Account, dropped.Seq)
 }
 
-// Verify checks the chain of an account from its first stored record. If records before it were deleted, a
-// record must say so. The chain must have the record seq with the given hash, unless seq is 0. Verify returns
+// Verify checks the chain of an account from its first stored record. The chain must have the record seq with the given hash, unless seq is 0. Verify returns
 // the last entry. The error is AUDIT_RECORD_DELETED if the hash of the record seq is no longer known, wraps
 // ErrBroken, or is the store's.
 func Verify(ctx context.Context, s Store, account string, seq int64, hash string) (Entry, error) {
@@ -122,7 +121,7 @@ func Verify(ctx context.Context, s Store, account string, seq int64, hash string
 	if err := noted.skip(dropped); err != nil {
 		return Entry{}, err
 	}
-	last, confirmed := dropped, dropped.Seq == 0
+	last := dropped
 	for {
 		entries, err := s.Audit(ctx, account, last.Seq, maxPage)
 		if err != nil {
@@ -132,38 +131,30 @@ func Verify(ctx context.Context, s Store, account string, seq int64, hash string
 		if err != nil {
 			return Entry{}, err
 		}
-		if now.Seq > dropped.Seq { // records were deleted meanwhile, and the record about it is at the end
-			confirmed = false
-			if dropped = now; dropped.Seq > last.Seq { // before they were read
-				if err := noted.skip(dropped); err != nil {
-					return Entry{}, err
-				}
-				last = dropped
-				continue
+		if now.Seq > last.Seq { // records were deleted before they were read
+			if err := noted.skip(now); err != nil {
+				return Entry{}, err
 			}
+			last = now
+			continue
 		}
 		if err := Check(last, entries); err != nil {
 			return Entry{}, err
 		}
 		for _, e := range entries {
-			r, err := e.Record()
-			if err != nil {
+			if _, err := e.Record(); err != nil {
 				return Entry{}, err
 			}
 			if err := noted.match(e); err != nil {
 				return Entry{}, err
 			}
-			confirmed = confirmed || confirms(r, dropped)
 		}
 		if len(entries) > 0 {
 			last = entries[len(entries)-1]
 			continue
 		}
-		switch {
-		case !noted.found:
+		if !noted.found {
 			return Entry{}, fmt.Errorf("%w: account %q has %d records, and record %d was noted", ErrBroken, account, last.Seq, seq)
-		case !confirmed:
-			return Entry{}, errUnconfirmed(dropped)
 		}
 		return last, nil
 	}

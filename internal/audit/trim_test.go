@@ -56,7 +56,7 @@ func aged(t *testing.T, e audit.Entry, at time.Time) audit.Entry {
 func TestT_49_TrimChecks(t *testing.T) {
 	now := begin.Add(20 * day)
 	trim := func(entries []audit.Entry) (int64, error) {
-		last, _, ok, err := audit.Trim(audit.Entry{Account: "acme"}, entries, now, 10*day)
+		last, ok, err := audit.Trim(audit.Entry{Account: "acme"}, entries, now, 10*day)
 		if ok != (last.Seq > 0) || ok && err != nil {
 			t.Errorf("record %d, %v, %v", last.Seq, ok, err)
 		}
@@ -107,7 +107,7 @@ func TestT_49_HeadOfDeleted(t *testing.T) {
 		},
 	} {
 		w := &written{dropped: audit.Entry{Account: "acme", Seq: dropped, Hash: []byte("another")}}
-		e, err := audit.Next(w.dropped, audit.Trimmed(w.dropped, begin))
+		e, err := audit.Next(w.dropped, &teamv1.AuditRecord{Id: "later", Account: "acme", Time: timestamppb.New(begin), Action: "halt"})
 		if err != nil {
 			t.Fatal(err)
 		}

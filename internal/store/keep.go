@@ -11,6 +11,6 @@ type Keep struct {
 	// Boards is how long the events of a board are kept, and its items after they have ended, unless an
 	// item that has not ended depends on them. The sequence number of a board is always kept.
 	Boards time.Duration
-	// Audit is how long records of the audit log are kept, see audit.Slack.
+	// Audit is how long records of the audit log are kept.
 	Audit time.Duration
 }

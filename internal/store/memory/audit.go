@@ -55,9 +55,7 @@ func (s *Store) AppendAudit(_ context.Context, records ...*teamv1.AuditRecord) e
 		}
 		c.entries, c.ids[r.GetId()] = append(c.entries, e), true
 		if len(c.entries) > maxAudit {
-			if err := c.drop(maxAudit/10, s.clock()); err != nil {
-				return err
-			}
+			c.drop(maxAudit / 10)
 		}
 		if s.audit.chains == nil {
 			s.audit.chains = map[string]*chain{}
@@ -67,8 +65,8 @@ func (s *Store) AppendAudit(_ context.Context, records ...*teamv1.AuditRecord) e
 	return nil
 }
 
-// drop removes the first n records, and appends a record about it.
-func (c *chain) drop(n int, now time.Time) error {
+// drop removes the first n records.
+func (c *chain) drop(n int) {
 	for _, e := range c.entries[:n] {
 		if r, err := e.Record(); err == nil {
 			delete(c.ids, r.GetId())
@@ -76,13 +74,6 @@ func (c *chain) drop(n int, now time.Time) error {
 	}
 	c.dropped = c.entries[n-1]
 	c.entries = slices.Clone(c.entries[n:])
-	r := audit.Trimmed(c.dropped, now)
-	e, err := audit.Next(c.last(), r)
-	if err != nil {
-		return err
-	}
-	c.entries, c.ids[r.GetId()] = append(c.entries, e), true
-	return nil
 }
 
 // last returns the last record, also if it is no longer in entries.
@@ -107,13 +98,11 @@ func (s *Store) trimAudit(now time.Time, keep time.Duration) error {
 // trim removes the records that are older than keep.
 func (c *chain) trim(now time.Time, keep time.Duration) error {
 	for {
-		last, _, ok, err := audit.Trim(c.dropped, c.entries, now, keep)
+		last, ok, err := audit.Trim(c.dropped, c.entries, now, keep)
 		if err != nil || !ok {
 			return err
 		}
-		if err := c.drop(int(last.Seq-c.dropped.Seq), now); err != nil {
-			return err
-		}
+		c.drop(int(last.Seq - c.dropped.Seq))
 	}
 }
 

@@ -37,7 +37,7 @@ func TestCreate_SweepFails(t *testing.T) {
 	if logged.Len() != 1 {
 		t.Errorf("logged: %v", logged.All())
 	}
-	for account, want := range map[string]int{"acme": 2, "beta": 3, "zeta": 2} {
+	for account, want := range map[string]int{"acme": 1, "beta": 3, "zeta": 1} {
 		if got := len(s.audit.chains[account].entries); got != want {
 			t.Errorf("%s has %d records, want %d", account, got, want)
 		}

@@ -123,7 +123,7 @@ func (s *Store) trimAccount(ctx context.Context, account string, now time.Time, 
 	}
 }
 
-// trimChain deletes a batch of the oldest records of an account, and appends a record about it. more reports
+// trimChain deletes a batch of the oldest records of an account. more reports
 // whether there may be further ones. It reads outside of the transaction and deletes nothing if another
 // replica has deleted records meanwhile.
 func (s *Store) trimChain(ctx context.Context, account string, now time.Time, keep time.Duration) (more bool, err error) {
@@ -135,14 +135,14 @@ func (s *Store) trimChain(ctx context.Context, account string, now time.Time, ke
 	if err != nil {
 		return false, err
 	}
-	if _, _, ok, err := audit.Trim(dropped, first, now, keep); !ok || err != nil {
+	if _, ok, err := audit.Trim(dropped, first, now, keep); !ok || err != nil {
 		return false, err // in most cases, after having read only two records
 	}
 	entries, err := s.Audit(ctx, account, dropped.Seq, audit.MaxTrim+1)
 	if err != nil {
 		return false, err
 	}
-	last, record, ok, err := audit.Trim(dropped, entries, now, keep)
+	last, ok, err := audit.Trim(dropped, entries, now, keep)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -152,10 +152,8 @@ func (s *Store) trimChain(ctx context.Context, account string, now time.Time, ke
 		if trimmed = n > 0; err != nil || !trimmed {
 			return err
 		}
-		if _, err := q.exec(ctx, `DELETE FROM audit WHERE account = $1 AND seq <= $2`, account, last.Seq); err != nil {
-			return err
-		}
-		return s.appendAudit(ctx, q, record)
+		_, err = q.exec(ctx, `DELETE FROM audit WHERE account = $1 AND seq <= $2`, account, last.Seq)
+		return err
 	})
 	return trimmed && last.Seq-dropped.Seq == audit.MaxTrim, err
 }
