@@ -2,6 +2,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -11,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -51,7 +51,6 @@ type issuerKeys struct {
 	http      *http.Client
 	log       *zap.Logger
 	known     atomic.Pointer[keySet]    // nil before the first fetch
-	last      atomic.Int64              // when keys were last fetched, in Unix seconds
 	wake      chan struct{}             // holds one signal: a key id was unknown
 	endpoints atomic.Pointer[endpoints] // nil before they were first read
 	pageFails bool                      // endpoints could not be read last; only run uses it
@@ -68,26 +67,16 @@ func (k *issuerKeys) sameSource(other *issuerKeys) bool {
 
 // keySet are keys of an issuer. It is not modified.
 type keySet struct {
-	keys   []jose.JSONWebKey
-	listed int // the number of keys, at the start of keys, that the issuer listed last
+	keys   []issuerKey
+	listed int       // the number of keys, at the start of keys, that the issuer listed last
+	read   time.Time // when that was
 }
 
-// equal reports whether two sets have the same keys.
-func (s *keySet) equal(other *keySet) bool {
-	return other != nil && s.listed == other.listed && slices.EqualFunc(s.keys, other.keys, sameKey)
-}
-
-// sameKey reports whether two keys with the same id and use are the same.
-func sameKey(a, b jose.JSONWebKey) bool {
-	one, err := a.Thumbprint(crypto.SHA256)
-	other, err2 := b.Thumbprint(crypto.SHA256)
-	return err == nil && err2 == nil && bytes.Equal(one, other) && a.KeyID == b.KeyID && a.Algorithm == b.Algorithm && a.Use == b.Use
-}
-
-// thumbprint returns the thumbprint of a key.
-func thumbprint(k jose.JSONWebKey) string {
-	sum, _ := k.Thumbprint(crypto.SHA256) // keys of the kinds that fit have one
-	return base64.RawURLEncoding.EncodeToString(sum)
+// issuerKey is a public key of an issuer.
+type issuerKey struct {
+	jose.JSONWebKey
+	print  string // its thumbprint
+	missed int    // how many regular fetches have not listed it, since it was last listed
 }
 
 // newIssuerKeys returns the keys of an issuer, which run fetches.
@@ -119,18 +108,11 @@ func newIssuerKeys(i Issuer, log *zap.Logger) (*issuerKeys, error) {
 
 // addresses returns HOST:PORT of the addresses that the operator wrote for an issuer. The discovery
 // document may name another one for the keys.
-func addresses(i Issuer) []string {
-	var all []string
+func addresses(i Issuer) (all []string) {
 	for _, address := range []string{i.URL, i.JWKSURL} {
-		u, err := url.Parse(address)
-		if err != nil || u.Hostname() == "" {
-			continue
+		if u, err := url.Parse(address); err == nil && u.Hostname() != "" {
+			all = append(all, egress.HostPort(u))
 		}
-		port := u.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		}
-		all = append(all, net.JoinHostPort(u.Hostname(), port))
 	}
 	return all
 }
@@ -141,12 +123,11 @@ func refused(address string, _ error) error {
 }
 
 // find returns the keys with an id that fit an algorithm; without an id, the one that fits if the issuer
-// lists only one. The keys are part of a set, which is nil until keys were fetched, and while that
-// was too long ago.
-func (k *issuerKeys) find(kid, alg string) (keys []jose.JSONWebKey, of *keySet) {
+// lists only one. ok is false until keys were fetched, and while that was too long ago.
+func (k *issuerKeys) find(kid, alg string) (keys []issuerKey, ok bool) {
 	known := k.known.Load()
-	if known == nil || time.Since(time.Unix(k.last.Load(), 0)) > maxStale {
-		return nil, nil
+	if known == nil || time.Since(known.read) > maxStale {
+		return nil, false
 	}
 	fitting := 0 // of those that are listed
 	for i, one := range known.keys {
@@ -169,11 +150,11 @@ func (k *issuerKeys) find(kid, alg string) (keys []jose.JSONWebKey, of *keySet) 
 		default:
 		}
 	}
-	return keys, known
+	return keys, true
 }
 
 // fits reports whether a key may verify signatures of an algorithm.
-func fits(k jose.JSONWebKey, alg string) bool {
+func fits(k issuerKey, alg string) bool {
 	if k.Algorithm != "" && k.Algorithm != alg || k.Use != "" && k.Use != "sig" {
 		return false
 	}
@@ -189,101 +170,78 @@ func fits(k jose.JSONWebKey, alg string) bool {
 }
 
 // run fetches the keys until ctx ends. A failed fetch is repeated, and the keys before stay in use for
-// maxStale. A key that the issuer no longer lists is used until it is missing for the second time in
-// fetches that no unknown key id has caused.
+// maxStale.
 func (k *issuerKeys) run(ctx context.Context) {
 	defer k.http.CloseIdleConnections()
-	pause, failing, woken := time.Second, false, false
-	due := time.Now()            // when the next regular fetch is due
-	var before []jose.JSONWebKey // what the last regular fetch listed, and all fetches since
+	due := time.Now()       // when the next regular fetch is; those before it are due to unknown key ids, and do not put it off
+	var pause time.Duration // after the last fetch, which failed; else 0
 	for {
+		regular := !time.Now().Before(due)
 		list, err := k.fetch(ctx)
-		var wait time.Duration
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil:
-			if !failing {
-				k.log.Warn("the keys of an issuer of tokens cannot be read; trying again", zap.Error(err))
+		case err == nil:
+			k.use(list, regular)
+			if pause = 0; regular {
+				due = time.Now().Add(k.every)
 			}
-			wait, pause, failing = pause, min(2*pause, k.every), true
+		case pause == 0:
+			k.log.Warn("the keys of an issuer of tokens cannot be read; trying again", zap.Error(err))
+			pause = time.Second
 		default:
-			k.use(list, before, woken)
-			if woken {
-				before = merged(list, before)
-			} else {
-				before, due = list, time.Now().Add(k.every)
+			pause = min(2*pause, k.every)
+		}
+		k.sleep(ctx, cmp.Or(pause, max(time.Until(due), 0)))
+	}
+}
+
+// use puts the keys of list into use. A key that the issuer no longer lists is used until it is missing in a second
+// regular fetch.
+func (k *issuerKeys) use(list []issuerKey, regular bool) {
+	set := &keySet{keys: list, listed: len(list), read: time.Now()}
+	if known := k.known.Load(); known != nil {
+		for _, old := range known.keys {
+			if regular {
+				old.missed++
 			}
-			wait, pause, failing = max(time.Until(due), 0), time.Second, false
+			isListed := slices.ContainsFunc(list, func(one issuerKey) bool { return one.KeyID == old.KeyID && one.print == old.print })
+			if !isListed && old.missed < 2 && len(set.keys) < len(list)+maxIssuerKeys {
+				set.keys = append(set.keys, old)
+			}
 		}
-		var going bool
-		if woken, going = k.sleep(ctx, wait); !going {
-			return
-		}
-		woken = woken && time.Now().Before(due) // unknown key ids do not put off regular fetches
 	}
+	k.known.Store(set)
 }
 
-// use puts keys into use: those of list, of before, and if a key id caused the fetch, those in use.
-func (k *issuerKeys) use(list, before []jose.JSONWebKey, woken bool) {
-	known := k.known.Load()
-	set := &keySet{keys: merged(list, before), listed: len(list)}
-	if woken && known != nil {
-		set.keys = merged(set.keys, known.keys)
-	}
-	k.last.Store(time.Now().Unix())
-	if !set.equal(known) { // tokens that were verified stay so
-		k.known.Store(set)
-	}
-}
-
-// sleep waits, at least fetchAgain and then until a key id is unknown, which woken reports, or the time is
-// over. going is false if ctx has ended.
-func (k *issuerKeys) sleep(ctx context.Context, wait time.Duration) (woken, going bool) {
+// sleep waits, at least for again, until a key id is unknown, the time is over, or ctx has ended.
+func (k *issuerKeys) sleep(ctx context.Context, wait time.Duration) {
 	least := min(k.again, wait)
-	for _, part := range []struct {
-		time time.Duration
-		wake <-chan struct{}
-	}{{least, nil}, {wait - least, k.wake}} {
-		timer := time.NewTimer(part.time)
-		select {
-		case <-timer.C:
-		case <-part.wake:
-			woken = true
-		case <-ctx.Done():
-			timer.Stop()
-			return false, false
-		}
-		timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-time.After(least):
 	}
-	return woken, true
-}
-
-// merged returns the keys of list, and those of before that are not in it, maxIssuerKeys more at most.
-func merged(list, before []jose.JSONWebKey) []jose.JSONWebKey {
-	all := list[:len(list):len(list)]
-	for _, k := range before {
-		if len(all) < len(list)+maxIssuerKeys && !slices.ContainsFunc(list, func(one jose.JSONWebKey) bool { return sameKey(one, k) }) {
-			all = append(all, k)
-		}
+	select {
+	case <-ctx.Done():
+	case <-k.wake:
+	case <-time.After(wait - least):
 	}
-	return all
 }
 
 // fetch reads the keys, and the endpoints with which users of the page sign in, if there are any.
-func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+func (k *issuerKeys) fetch(ctx context.Context) ([]issuerKey, error) {
 	address := k.of.JWKSURL
 	if address == "" || k.of.Page != nil {
-		document, err := k.discover(ctx)
+		found, document, err := k.discover(ctx)
 		k.keepEndpoints(ctx, document, err)
 		switch {
 		case address != "":
 		case err != nil:
 			return nil, err
+		case !k.of.mayName(found):
+			return nil, errors.New("jwks_uri of the discovery document is not an https address")
 		default:
-			if address, err = k.of.addressOfKeys(document); err != nil {
-				return nil, err
-			}
+			address = found
 		}
 	}
 	var set struct {
@@ -292,11 +250,14 @@ func (k *issuerKeys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	if err := k.get(ctx, address, &set); err != nil {
 		return nil, err
 	}
-	var keys []jose.JSONWebKey
+	var keys []issuerKey
 	for _, raw := range set.Keys {
 		var one jose.JSONWebKey
-		if json.Unmarshal(raw, &one) == nil && one.Valid() && one.IsPublic() && len(keys) < maxIssuerKeys { // others may be of kinds that are unknown here
-			keys = append(keys, one)
+		if json.Unmarshal(raw, &one) != nil || !one.Valid() || !one.IsPublic() || len(keys) >= maxIssuerKeys {
+			continue // it may be of a kind that is unknown here
+		}
+		if sum, err := one.Thumbprint(crypto.SHA256); err == nil {
+			keys = append(keys, issuerKey{JSONWebKey: one, print: base64.RawURLEncoding.EncodeToString(sum)})
 		}
 	}
 	if len(keys) == 0 {
@@ -317,21 +278,22 @@ func CheckIssuer(ctx context.Context, i Issuer) (keys int, err error) {
 	return len(list), err
 }
 
-// discover reads the discovery document of the issuer.
-func (k *issuerKeys) discover(ctx context.Context) (document json.RawMessage, err error) {
+// discover reads the discovery document of the issuer, and returns the address of the keys that it names.
+func (k *issuerKeys) discover(ctx context.Context) (keys string, document json.RawMessage, err error) {
 	if err := k.get(ctx, strings.TrimSuffix(k.of.URL, "/")+"/.well-known/openid-configuration", &document); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	var of struct {
+	var found struct {
 		Issuer string `json:"issuer"`
+		Keys   string `json:"jwks_uri"`
 	}
-	if err := unmarshalDiscovery(document, &of); err != nil {
-		return nil, err
+	if err := unmarshalDiscovery(document, &found); err != nil {
+		return "", nil, err
 	}
-	if of.Issuer != k.of.URL {
-		return nil, fmt.Errorf("the discovery document is of the issuer %.200q, not of %q", of.Issuer, k.of.URL)
+	if found.Issuer != k.of.URL {
+		return "", nil, fmt.Errorf("the discovery document is of the issuer %.200q, not of %q", found.Issuer, k.of.URL)
 	}
-	return document, nil
+	return found.Keys, document, nil
 }
 
 // unmarshalDiscovery decodes a part of a discovery document.
@@ -340,20 +302,6 @@ func unmarshalDiscovery(document json.RawMessage, into any) error {
 		return fmt.Errorf("the discovery document is not the expected JSON: %w", err)
 	}
 	return nil
-}
-
-// addressOfKeys returns the address of the keys that a discovery document names.
-func (i Issuer) addressOfKeys(document json.RawMessage) (string, error) {
-	var found struct {
-		JWKSURI string `json:"jwks_uri"`
-	}
-	if err := unmarshalDiscovery(document, &found); err != nil {
-		return "", err
-	}
-	if !i.mayName(found.JWKSURI) {
-		return "", errors.New("jwks_uri of the discovery document is not an https address")
-	}
-	return found.JWKSURI, nil
 }
 
 // mayName reports whether the discovery document may name an address, so that what is read or sent

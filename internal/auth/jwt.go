@@ -5,10 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -17,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
 
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -175,8 +173,8 @@ func badToken(what string, guess bool) *Refusal {
 	return no
 }
 
-// decode decodes the header and the claims of a token without verifying it. The error is ErrNone if
-// the text is no token, such as an API key.
+// decode decodes the header and the claims of a token without verifying it. JSON in which a name occurs twice is
+// malformed. The error is ErrNone if the text is no token, such as an API key.
 func decode(text string) (header, claims map[string]any, err error) {
 	if strings.Count(text, ".") != 2 {
 		return nil, nil, ErrNone
@@ -186,70 +184,14 @@ func decode(text string) (header, claims map[string]any, err error) {
 	if err != nil || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return nil, nil, ErrNone
 	}
-	if header, err = object(raw); err != nil {
+	if json.Unmarshal(raw, &header) != nil {
 		return nil, nil, badToken("its header is malformed", true)
 	}
 	raw, err = base64.RawURLEncoding.DecodeString(parts[1])
-	if err == nil {
-		claims, err = object(raw)
-	}
-	if err != nil {
+	if err != nil || json.Unmarshal(raw, &claims) != nil {
 		return nil, nil, badToken("its claims are malformed", true)
 	}
 	return header, claims, nil
-}
-
-// errMalformed is the error of object.
-var errMalformed = errors.New("no JSON object with unique names")
-
-// object decodes a JSON object in which no name occurs twice. Numbers are json.Number.
-func object(data []byte) (map[string]any, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := unique(d, 0); err != nil {
-		return nil, err
-	}
-	if d.More() {
-		return nil, errMalformed
-	}
-	d = json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	var m map[string]any
-	if err := d.Decode(&m); err != nil || m == nil {
-		return nil, errMalformed
-	}
-	return m, nil
-}
-
-// unique reads a value and returns an error if a name occurs twice in an object.
-func unique(d *json.Decoder, depth int) error {
-	t, err := d.Token()
-	delim, ok := t.(json.Delim)
-	if err != nil || !ok || depth > 16 {
-		if depth > 16 {
-			err = errMalformed
-		}
-		return err
-	}
-	names := map[string]bool{}
-	for d.More() {
-		if delim == '{' {
-			name, err := d.Token()
-			if err != nil {
-				return err
-			}
-			text, _ := name.(string)
-			if names[text] {
-				return errMalformed
-			}
-			names[text] = true
-		}
-		if err := unique(d, depth+1); err != nil {
-			return err
-		}
-	}
-	_, err = d.Token()
-	return err
 }
 
 // types are the values of typ for access tokens, in lower case.
@@ -279,15 +221,15 @@ func (i *issuer) verify(text string, header map[string]any, known *verified, wai
 		return "", badToken("it is malformed", true)
 	}
 	kid, _ := header["kid"].(string)
-	keys, of := i.keys.find(kid, alg)
-	if of == nil {
+	keys, ok := i.keys.find(kid, alg)
+	if !ok {
 		return "", &Refusal{Why: WhyNoKeys, Detail: i.Name, err: &agent.Error{
 			Code: agent.CodeUnavailable, Reason: agent.ReasonUnavailable, Retry: true, RetryAfter: 5 * time.Second,
 			Message: "the server cannot read the keys of the token's issuer at present; try again",
 		}}
 	}
 	sum, now := sha256.Sum256([]byte(text)), time.Now()
-	if key, has := known.find(sum, of, now); has {
+	if key, has := known.find(sum, i, now); has && slices.ContainsFunc(keys, func(k issuerKey) bool { return k.print == key }) {
 		return key, nil
 	}
 	if len(keys) > 0 && waits() {
@@ -295,9 +237,8 @@ func (i *issuer) verify(text string, header map[string]any, known *verified, wai
 	}
 	for _, k := range keys {
 		if _, err := signed.Verify(k.Key); err == nil {
-			key := thumbprint(k)
-			known.add(sum, of, key, now.Add(rememberFor))
-			return key, nil
+			known.add(sum, i, k.print, now.Add(rememberFor))
+			return k.print, nil
 		}
 	}
 	return "", badToken("no key of the issuer verifies its signature", true)
@@ -381,15 +322,8 @@ func (i *issuer) hasAudience(aud any) bool {
 
 // seconds returns the time of a number of seconds since 1970.
 func seconds(value any) (time.Time, bool) {
-	n, ok := value.(json.Number)
-	if !ok {
-		return time.Time{}, false
-	}
-	f, err := n.Float64()
-	if err != nil || math.IsNaN(f) || f < 0 || f > 1<<40 {
-		return time.Time{}, false
-	}
-	return time.Unix(int64(f), 0), true
+	n, ok := value.(float64)
+	return time.Unix(int64(n), 0), ok && n >= 0 && n <= 1<<40
 }
 
 // claim returns the claim with a name, or the nested one if dots separate the names of the levels.
@@ -455,7 +389,7 @@ func (t *tokens) sources() (list []Source) {
 		}
 		for _, k := range known.keys {
 			if slices.ContainsFunc(i.Algorithms, func(alg string) bool { return fits(k, alg) }) {
-				list = append(list, Source{url, thumbprint(k)})
+				list = append(list, Source{url, k.print})
 			}
 		}
 	}

@@ -236,9 +236,15 @@ func TestT_10_BadTokens(t *testing.T) {
 	hmacked := encoded(map[string]any{"alg": "HS256", "kid": "one"}) + "." + encoded(claims)
 	mac := hmac.New(sha256.New, public)
 	mac.Write([]byte(hmacked))
+	text, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
 	now := time.Now()
 	header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"one","kid":"one"}`))
 	jku := map[string]any{"jku": f.URL + "/evil", "x5u": f.URL + "/evil", "jwk": stranger.public()}
+	twice := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(text), `"sub"`, `"sub":"eve","s\u0075b"`, 1)))
+	deep := base64.RawURLEncoding.EncodeToString([]byte(strings.Replace(string(text), `"sub"`, `"x":`+strings.Repeat(`{"":`, 1000)+"1"+strings.Repeat("}", 1000)+`,"sub"`, 1)))
 	asked := f.requests.Load()
 	for name, token := range map[string]string{
 		"no algorithm":                encoded(map[string]any{"alg": "none"}) + "." + encoded(claims) + ".",
@@ -264,6 +270,9 @@ func TestT_10_BadTokens(t *testing.T) {
 		"an ID token of another type": key.sign(t, claims, map[string]any{"typ": "logout+jwt"}),
 		"keys in the header":          stranger.sign(t, claims, jku),
 		"a name twice in the header":  key.signText(t, header+"."+encoded(claims)),
+		"a name twice in the claims":  key.signText(t, encoded(map[string]any{"alg": "RS256", "kid": "one"})+"."+twice),
+		"claims that are no object":   key.signText(t, encoded(map[string]any{"alg": "RS256", "kid": "one"})+"."+encoded([]any{claims})),
+		"deep claims":                 stranger.signText(t, encoded(map[string]any{"alg": "RS256", "kid": "one"})+"."+deep),
 		"another subject":             strings.Replace(signed, ".", "."+encoded(changed(claims, "sub", "root"))+".", 1)[:len(signed)],
 		"no subject":                  key.sign(t, changed(claims, "sub", nil), nil),
 		"a subject that is no text":   key.sign(t, changed(claims, "sub", 7), nil),
@@ -372,7 +381,7 @@ func TestT_10_Claims(t *testing.T) {
 func FuzzT_10_Tokens(f *testing.F) {
 	t, err := newTokens([]Issuer{{Name: "corp", URL: "https://id.example", Audiences: []string{"team"}}}, func(i Issuer) (*issuerKeys, error) {
 		k := &issuerKeys{wake: make(chan struct{}, 1)}
-		k.use(nil, nil, false)
+		k.use(nil, true)
 		return k, nil
 	})
 	if err != nil {

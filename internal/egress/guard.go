@@ -254,6 +254,12 @@ func (g *Guard) Webhook(u *url.URL) error {
 	return nil
 }
 
+// HostPort returns the host and port of a URL in lower case. Without a port it is 80 for http, and 443 for all other
+// schemes.
+func HostPort(u *url.URL) string {
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), portText(u))
+}
+
 // portText returns the port of an http or https URL as text.
 func portText(u *url.URL) string {
 	port, _ := portOf(u) // a port that is invalid is 0

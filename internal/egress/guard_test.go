@@ -141,3 +141,18 @@ func FuzzP17_Webhook(f *testing.F) {
 		}
 	})
 }
+
+func TestHostPort(t *testing.T) {
+	for s, want := range map[string]string{
+		"http://A.example/x": "a.example:80", "https://a.example": "a.example:443",
+		"https://a.example:8443": "a.example:8443", "http://[::1]:80": "[::1]:80",
+	} {
+		u, err := url.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := egress.HostPort(u); got != want {
+			t.Errorf("%s leads to %s, want %s", s, got, want)
+		}
+	}
+}

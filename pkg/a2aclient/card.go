@@ -11,6 +11,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/cardsign"
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -151,7 +152,7 @@ func (w *web) cardJSON(ctx context.Context, u *url.URL) ([]byte, error) {
 // sameOrigin is a CheckRedirect that follows maxRedirects, and none to another origin.
 func sameOrigin(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
-	if len(via) > maxRedirects || req.URL.Scheme != first.Scheme || wire.HostPort(req.URL) != wire.HostPort(first) {
+	if len(via) > maxRedirects || req.URL.Scheme != first.Scheme || egress.HostPort(req.URL) != egress.HostPort(first) {
 		return http.ErrUseLastResponse
 	}
 	return nil

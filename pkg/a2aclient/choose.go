@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -181,7 +182,7 @@ func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
 	if at == "" || card.Scheme == "https" && !secure {
 		return false
 	}
-	if at == wire.HostPort(card) {
+	if at == egress.HostPort(card) {
 		return true
 	}
 	if host, _, err := net.SplitHostPort(at); cfg.AnyGRPCPort && i.GetProtocolBinding() == GRPC && err == nil && host == strings.ToLower(card.Hostname()) {
@@ -189,7 +190,7 @@ func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
 	}
 	return slices.ContainsFunc(cfg.Origins, func(origin string) bool {
 		if u, err := url.Parse(origin); err == nil && u.Host != "" {
-			origin = wire.HostPort(u)
+			origin = egress.HostPort(u)
 		}
 		return strings.ToLower(origin) == at
 	})
@@ -205,7 +206,7 @@ func place(i *a2av1.AgentInterface, card *url.URL) (hostPort string, secure bool
 	if err != nil {
 		return "", false
 	}
-	return wire.HostPort(u), u.Scheme == "https"
+	return egress.HostPort(u), u.Scheme == "https"
 }
 
 // grpcAddress returns HOST:PORT of a gRPC interface, and whether it is called with TLS: an
@@ -234,7 +235,7 @@ func grpcAddress(address string, card *url.URL) (hostPort string, secure bool) {
 	default:
 		return "", false
 	}
-	return wire.HostPort(u), secure
+	return egress.HostPort(u), secure
 }
 
 // boundTo returns the tenant of a card that is part of an interface's URL; empty if the

@@ -17,7 +17,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/egress"
-	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -61,7 +60,7 @@ func newPeer(cfg A2AConfig, out, others *egress.Dialer) (peer, error) {
 			return peer{}, fmt.Errorf("a2a agent %q: binding %q is unknown; use %s, %s or %s", cfg.ID, b, BindingGRPC, BindingREST, BindingJSONRPC)
 		}
 	}
-	written := []string{wire.HostPort(u)}
+	written := []string{egress.HostPort(u)}
 	for _, origin := range cfg.Origins {
 		written = append(written, addressOf(origin))
 	}
@@ -91,7 +90,7 @@ func newPeer(cfg A2AConfig, out, others *egress.Dialer) (peer, error) {
 // addressOf returns HOST:PORT of an origin, which is a URL or host:port.
 func addressOf(origin string) string {
 	if u, err := url.Parse(origin); err == nil && u.Host != "" {
-		return wire.HostPort(u)
+		return egress.HostPort(u)
 	}
 	return origin
 }
