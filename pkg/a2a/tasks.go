@@ -49,8 +49,8 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	return project.CutHistory(t, req.HistoryLength), nil
 }
 
-// stored reports whether the answer to a call for a task is the task as the store has it: without details.
-// Whether a tenant works on a delegation, only the journal tells. The error is ErrNotFound if the task was sent to another
+// stored reports whether the answer to a call for a task is the task as the store has it: without details,
+// and not of a delegation: only the journal knows whether a tenant works on that. The error is ErrNotFound if the task was sent to another
 // agent than the tenant.
 func (h *Handler) stored(ctx context.Context, tenant string, k Key) (bool, error) {
 	switch {

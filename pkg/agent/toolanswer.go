@@ -98,21 +98,29 @@ func (f *ToolForm) readReserved(text string) (*teamv1.ToolAnswer, error) {
 	case len(f.fields) != 1 || text == "":
 		return nil, fmt.Errorf("is not a valid answer; %s", f.expected())
 	}
-	return f.accept(map[string]any{f.fields[0].name: f.fields[0].fromText(text)})
+	return f.acceptBare(text)
 }
 
-// fromText returns the value that a text means; the text itself if it is no such value.
-func (f *formField) fromText(text string) any {
-	switch f.Type {
-	case "string":
-		return text
-	case "boolean":
-		text = cmp.Or(map[string]string{"yes": "true", "no": "false"}[strings.ToLower(text)], strings.ToLower(text))
+// acceptBare reads the value of the only field from a text: as JSON, or else as the text itself.
+func (f *ToolForm) acceptBare(text string) (*teamv1.ToolAnswer, error) {
+	field := &f.fields[0]
+	asText := func() (*teamv1.ToolAnswer, error) { return f.accept(map[string]any{field.name: text}) }
+	word := text
+	if field.Type == "boolean" {
+		word = strings.ToLower(text)
+		word = cmp.Or(map[string]string{"yes": "true", "no": "false"}[word], word)
 	}
-	if v, ok := decode(text); ok {
-		return v
+	v, ok := decode(word)
+	if !ok || field.Type == "string" {
+		return asText()
 	}
-	return text
+	a, err := f.accept(map[string]any{field.name: v})
+	if err != nil {
+		if a, terr := asText(); terr == nil {
+			return a, nil
+		}
+	}
+	return a, err
 }
 
 // accept adds the defaults of the fields that are missing, and checks all of them against the schema.
@@ -142,6 +150,9 @@ func (f *ToolForm) accept(object map[string]any) (*teamv1.ToolAnswer, error) {
 // faults says what is wrong with which field.
 func faults(e *jsonschema.ValidationError) []string {
 	var all []string
+	if len(e.InstanceLocation) > 0 {
+		return []string{wrong(e)}
+	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Required:
 		for _, name := range k.Missing {
@@ -152,9 +163,6 @@ func faults(e *jsonschema.ValidationError) []string {
 			all = append(all, fmt.Sprintf("has the field %q, which was not asked for", name))
 		}
 	default:
-		if len(e.InstanceLocation) > 0 {
-			return []string{wrong(e)}
-		}
 		for _, cause := range e.Causes {
 			all = append(all, faults(cause)...)
 		}
@@ -171,11 +179,10 @@ var english = message.NewPrinter(language.English)
 
 // wrong says what is wrong with the value of a field.
 func wrong(e *jsonschema.ValidationError) string {
-	name := e.InstanceLocation[0]
 	for len(e.Causes) == 1 {
 		e = e.Causes[0]
 	}
-	return fmt.Sprintf("has a wrong value for the field %q: %s", name, Excerpt(e.ErrorKind.LocalizedString(english), maxFault))
+	return fmt.Sprintf("has a wrong value for the field %q: %s", strings.Join(e.InstanceLocation, "."), Excerpt(e.ErrorKind.LocalizedString(english), maxFault))
 }
 
 // maxFault is the number of bytes that are shown of what the library says is wrong.
@@ -250,11 +257,11 @@ func decode(text string) (v any, ok bool) {
 	return v, errors.Is(err, io.EOF)
 }
 
-// encode returns the JSON of an object, with names in alphabetical order.
-func encode(object map[string]any) string {
+// encode returns the JSON of a value, with names in alphabetical order.
+func encode(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(object) // the values come from JSON
+	_ = e.Encode(v) // the values come from JSON
 	return strings.TrimSpace(b.String())
 }

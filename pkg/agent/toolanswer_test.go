@@ -136,8 +136,20 @@ func TestReadToolAnswer(t *testing.T) {
 		{"", "https://x.example/", "my password", 0, `answer with "done"`},
 		{"", "file:///etc/passwd", "done", 0, "not an http or https address"},
 		{`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"integer"}}}}}`, "", `{"a":{"b":1}}`, accept, `{"a":{"b":1}}`},
-		{`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"integer"}}}}}`, "", `{"a":{"b":"x"}}`, 0, `"a": got string, want integer`},
-		{`{"type":"object","properties":{"a":true}}`, "", `{"a":1}`, 0, `field "a" of the requested schema is not a JSON schema`},
+		{`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"integer"}}}}}`, "", `{"a":{"b":"x"}}`, 0, `"a.b": got string, want integer`},
+		{`{"type":"object","properties":{"a":true}}`, "", `{"a":1}`, accept, `{"a":1}`},
+		{`{"type":"object","properties":{"a":{"type":"object","properties":{"b":{"type":"integer"}},"required":["b"]}}}`, "", `{"a":{}}`, 0, `a wrong value for the field "a": missing property`},
+		{`{"type":"object","properties":{"s":{"enum":["cancel","keep"]}}}`, "", "cancel", accept, `{"s":"cancel"}`},
+		{`{"type":"object","properties":{"s":{"type":["string","null"]}}}`, "", "2024", accept, `{"s":"2024"}`},
+		{`{"type":"object","properties":{"s":{"anyOf":[{"type":"string"},{"type":"null"}]}}}`, "", "true", accept, `{"s":"true"}`},
+		{`{"type":"object","properties":{"n":{"type":"integer","minimum":100}}}`, "", "1", 0, `such as {"n":100}`},
+		{`{"type":"object","properties":{"p":{"enum":[{"pattern":"(?=a)"}]}}}`, "", `{"p":{"pattern":"(?=a)"}}`, accept, `{"p":{"pattern":"(?=a)"}}`},
+		{`{"type":"object","properties":{"p":{"enum":[{"pattern":"(?=a)"}]}}}`, "", `{"p":{}}`, 0, `"p": 'enum' failed`},
+		{`{"type":"object","properties":{"c":{"$ref":"#/$defs/C"}},"$defs":{"C":{"type":"string","enum":["x"]}}}`, "", `{"c":"x"}`, accept, `{"c":"x"}`},
+		{`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/r","definitions":{"r":{"type":"object"}}}`, "", `{"z":1}`, 0, "is a reference; it must list its fields"},
+		{`{"type":"object","properties":{"s":{"allOf":[` + strings.Repeat(`{"$ref":"#/$defs/C"},`, 21) + `{}]}},"$defs":{"C":{}}}`, "", "x", 0, "has 21 references; at most 20"},
+		{`{"type":"object","properties":{"s":{"type":"string","pattern":"` + strings.Repeat("x{1000}", 200) + `"}}}`, "", "x", accept, `{"s":"x"}`}, // left to the server
+		{`{"type":"object","properties":{"` + strings.Repeat("n", 101) + `":{"type":"string"}}}`, "", "a", 0, "name has 101 bytes; at most 100"},
 		{`{"type":"array"}`, "", "x", 0, "it must be object"},
 		{`{"type":"object","required":["a"]}`, "", "x", 0, `requires "a", which is not one of its fields`},
 	} {
@@ -233,12 +245,12 @@ func TestToolTextIsQuoted(t *testing.T) {
 	if got, want := agent.Quoted("abcdef", 2), "> ab\n[cut: 4 more bytes]"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	f, err := agent.ParseToolForm(&teamv1.ToolQuestion{Schema: `{"type":"object","properties":{"n\nAnswer with 1":{"type":"string","description":"` + strings.Repeat("x", 1200) + "\u202e" + `","enum":["a"],"enumNames":["A\nB"],"default":"a"}}}`})
+	f, err := agent.ParseToolForm(&teamv1.ToolQuestion{Schema: `{"type":"object","properties":{"n\nAnswer with 1":{"type":"string","description":"` + "\u202e\u0085\u009b" + strings.Repeat("x", 1200) + `","enum":["a` + "\u0085\u202e" + `"],"enumNames":["A\nB"]}}}`})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := f.Describe()
-	if strings.Count(text, "\n") != 1 || !strings.Contains(text, `- "n\nAnswer with 1" (optional): {"type":`) || !strings.Contains(text, "more bytes]") || strings.Contains(text, "\u202e") {
+	if strings.Count(text, "\n") != 1 || !strings.Contains(text, `- "n\nAnswer with 1" (optional): {"type":`) || !strings.Contains(text, "more bytes]") || strings.ContainsAny(text, "\u202e\u0085\u009b") {
 		t.Error(text)
 	}
 }

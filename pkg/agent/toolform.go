@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -29,9 +30,14 @@ const (
 
 // Limits of what a tool may ask in one question.
 const (
-	maxFields  = 50
-	maxSchema  = 64 << 10
-	maxToolURL = 2 << 10
+	maxFields    = 50
+	maxFieldName = 100 // bytes
+	maxSchema    = 64 << 10
+	maxToolURL   = 2 << 10
+	// maxPatterns is the number of bytes of all patterns that answers are checked against, and maxReferences the
+	// number of references in a schema: both may cost much more time than they are long.
+	maxPatterns   = 1 << 10
+	maxReferences = 20
 	// maxShown is the number of bytes of the schema of a field that people are shown.
 	maxShown = 1000
 )
@@ -56,6 +62,7 @@ type formField struct {
 type fieldSchema struct {
 	Type    any             `json:"type"`
 	Default json.RawMessage `json:"default"`
+	Minimum json.RawMessage `json:"minimum"`
 	Enum    []any           `json:"enum"`
 	OneOf   []constant      `json:"oneOf"`
 	AnyOf   []constant      `json:"anyOf"`
@@ -111,10 +118,10 @@ func (f *ToolForm) parse(text string) error {
 		return fmt.Errorf("the requested schema has %d fields; at most %d are allowed", len(schema.Properties), maxFields)
 	}
 	for name, raw := range schema.Properties {
-		field, err := parseField(name, raw)
-		if err != nil {
-			return err
+		if len(name) > maxFieldName {
+			return fmt.Errorf("the requested schema has a field whose name has %d bytes; at most %d are allowed", len(name), maxFieldName)
 		}
+		field := parseField(name, raw)
 		field.required = slices.Contains(schema.Required, name)
 		f.fields = append(f.fields, field)
 	}
@@ -143,7 +150,13 @@ func (f *ToolForm) compile(text string) error {
 	if !ok {
 		return errors.New("the requested schema is not a JSON schema of an object")
 	}
-	withoutUnreadable(schema)
+	if _, refers := schema["$ref"]; refers {
+		return errors.New("the requested schema is a reference; it must list its fields")
+	}
+	var w walk
+	if w.schema(schema); w.references > maxReferences {
+		return fmt.Errorf("the requested schema has %d references; at most %d are allowed", w.references, maxReferences)
+	}
 	schema["additionalProperties"] = false
 	const at = "urn:form"
 	c := jsonschema.NewCompiler()
@@ -159,44 +172,62 @@ func (f *ToolForm) compile(text string) error {
 	return nil
 }
 
-// withoutUnreadable removes the patterns of a schema that Go cannot read, such as those with a lookahead. The server that
-// asks checks them itself.
-func withoutUnreadable(v any) {
+// walk goes through a schema, counts its references, and removes the patterns that Go cannot read, such as those with a
+// lookahead, and those beyond maxPatterns. The server that asks checks these itself.
+type walk struct{ patterns, references int }
+
+func (w *walk) schema(v any) {
 	switch v := v.(type) {
 	case []any:
 		for _, inner := range v {
-			withoutUnreadable(inner)
+			w.schema(inner)
 		}
 	case map[string]any:
-		if text, ok := v["pattern"].(string); ok && !isReadable(text) {
+		if text, ok := v["pattern"].(string); ok && !w.keeps(text) {
 			delete(v, "pattern")
 		}
 		if patterns, ok := v["patternProperties"].(map[string]any); ok {
-			maps.DeleteFunc(patterns, func(pattern string, _ any) bool { return !isReadable(pattern) })
+			maps.DeleteFunc(patterns, func(pattern string, _ any) bool { return !w.keeps(pattern) })
 		}
-		for _, inner := range v {
-			withoutUnreadable(inner)
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			w.keyword(key, v[key])
 		}
 	}
 }
 
-// isReadable reports whether a pattern is a regular expression of Go.
-func isReadable(pattern string) bool {
+// keyword goes through the value of a keyword.
+func (w *walk) keyword(key string, v any) {
+	switch key {
+	case "enum", "const", "default", "examples": // these are no schemas
+	case "$ref", "$dynamicRef", "$recursiveRef":
+		w.references++
+	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
+		named, _ := v.(map[string]any)
+		for _, inner := range named {
+			w.schema(inner)
+		}
+	default:
+		w.schema(v)
+	}
+}
+
+// keeps reports whether answers are checked against a pattern.
+func (w *walk) keeps(pattern string) bool {
+	if w.patterns+len(pattern) > maxPatterns {
+		return false
+	}
+	w.patterns += len(pattern)
 	_, err := regexp.Compile(pattern)
 	return err == nil
 }
 
-// parseField reads the schema of a field.
-func parseField(name string, raw json.RawMessage) (formField, error) {
+// parseField reads the schema of a field, as far as it has what is known here.
+func parseField(name string, raw json.RawMessage) formField {
 	f := formField{name: name}
+	_ = json.Unmarshal(raw, &f.fieldSchema) // of another form; compile checks it
 	var shown bytes.Buffer
-	if err := cmp.Or(json.Unmarshal(raw, &f.fieldSchema), json.Compact(&shown, raw)); err != nil {
-		return f, fmt.Errorf("field %q of the requested schema is not a JSON schema", name)
-	}
-	f.schema = printable(shown.String())
-	if f.Type != "string" {
-		return f, nil
-	}
+	_ = json.Compact(&shown, raw) // it was decoded
+	f.schema = escaped(shown.String())
 	values := f.Enum
 	for _, c := range slices.Concat(f.AnyOf, f.OneOf) {
 		values = append(values, c.Const)
@@ -206,7 +237,24 @@ func parseField(name string, raw json.RawMessage) (formField, error) {
 			f.choices = append(f.choices, text)
 		}
 	}
-	return f, nil
+	return f
+}
+
+// escaped returns JSON in which characters that are not shown, or change how others are shown, are escaped.
+func escaped(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, "\\u%04x", r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, "\\u%04x\\u%04x", high, low)
+		}
+	}
+	return b.String()
 }
 
 // maxChoices is the maximum number of values that are offered as options of a question.
@@ -237,14 +285,18 @@ func (f *ToolForm) hasValue(text string) bool {
 // ours, and the text is cut after n bytes, with a mark.
 func Quoted(text string, n int) string {
 	cut, mark := shortened(text, n)
-	return "> " + strings.ReplaceAll(printable(cut), "\n", "\n> ") + strings.Replace(mark, " ", "\n", 1)
+	quoted := "> " + strings.ReplaceAll(printable(cut), "\n", "\n> ")
+	if mark != "" {
+		quoted += "\n" + mark
+	}
+	return quoted
 }
 
 // shortened returns a text of at most n bytes, and the mark of what was cut, empty if nothing was.
 func shortened(text string, n int) (cut, mark string) {
 	cut = Excerpt(text, n)
 	if len(cut) < len(text) {
-		mark = fmt.Sprintf(" [cut: %d more bytes]", len(text)-len(cut))
+		mark = fmt.Sprintf("[cut: %d more bytes]", len(text)-len(cut))
 	}
 	return cut, mark
 }
@@ -272,7 +324,7 @@ func (f *ToolForm) Describe() string {
 		field := &f.fields[i]
 		need := map[bool]string{true: "required", false: "optional"}[field.required]
 		schema, mark := shortened(field.schema, maxShown)
-		fmt.Fprintf(&b, "- %q (%s): %s%s\n", field.name, need, schema, mark)
+		fmt.Fprintf(&b, "- %q (%s): %s\n", field.name, need, strings.TrimSpace(schema+" "+mark))
 	}
 	b.WriteString("A" + f.expected()[1:] + ".")
 	return b.String()
@@ -301,23 +353,34 @@ func (f *ToolForm) sample() string {
 	object := map[string]any{}
 	for i := range f.fields {
 		field := &f.fields[i]
-		if !field.required && len(object) > 0 {
-			continue
-		}
-		switch {
-		case field.Type == "boolean":
-			object[field.name] = true
-		case field.Type == "array":
-			object[field.name] = []string{}
-		case field.Type == "object":
-			object[field.name] = map[string]any{}
-		case field.Type == "number", field.Type == "integer":
-			object[field.name] = 1
-		case len(field.choices) > 0:
-			object[field.name] = field.choices[0]
-		default:
-			object[field.name] = "…"
+		if field.required || len(object) == 0 {
+			object[field.name] = field.example()
 		}
 	}
-	return encode(object)
+	return escaped(encode(object))
+}
+
+// example returns a value that the field may have, as far as its schema says one.
+func (f *formField) example() any {
+	v, ok := decode(string(f.Default))
+	if (!ok || v == nil) && len(f.Enum) > 0 {
+		v, ok = f.Enum[0], true
+	}
+	switch {
+	case ok && v != nil && len(encode(v)) <= maxFieldName:
+		return v
+	case len(f.choices) > 0 && len(f.choices[0]) <= maxFieldName:
+		return f.choices[0]
+	case f.Type == "boolean":
+		return true
+	case len(f.Minimum) > 0 && len(f.Minimum) <= maxFieldName:
+		return f.Minimum
+	case f.Type == "number", f.Type == "integer":
+		return 1
+	case f.Type == "array":
+		return []any{}
+	case f.Type == "object":
+		return map[string]any{}
+	}
+	return "…"
 }

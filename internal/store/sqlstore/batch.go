@@ -38,8 +38,8 @@ type batch struct {
 	quiet bool
 }
 
-// maxQuiet is the size in bytes up to which an end is written together with other changes. A larger one has a
-// transaction of its own, so that it does not delay them, and they do not fail with it.
+// maxQuiet is the size in bytes up to which the end of a run is one change without a plan. A larger one has a
+// transaction of its own, so that it does not delay others, and they do not fail with it.
 const maxQuiet = 256 << 10
 
 // ended reports whether the batch ends the run.
@@ -64,7 +64,7 @@ func (b *batch) size() (n int) {
 func (b *batch) op() *op {
 	o := &op{root: b.j.root, size: b.size(), account: a2a.AccountOf(b.j.owner)}
 	if b.ended() && !b.quiet {
-		o.plan, o.heavy = b.end, b.bytes > maxQuiet // its size lacks the task
+		o.plan = b.end
 		o.done = func(_ context.Context, _ querier, err error) error {
 			if b.pushed == 1 {
 				b.j.s.wakePush()

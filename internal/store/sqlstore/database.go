@@ -63,6 +63,10 @@ type stmt struct {
 type source interface {
 	// take returns the change to write now. It returns nil if nothing needs to be written.
 	take() *op
+	// isLarge reports whether the change is written alone, and of returns the account whose change it is, "" if that is
+	// not known. They are called before take.
+	isLarge() bool
+	of() string
 }
 
 // op is a change: statements that are applied together, or a plan, which can read first. done is
@@ -74,7 +78,6 @@ type op struct {
 	affected []int64                                    // number of rows changed, by statement
 	again    bool                                       // an earlier attempt may have recorded it
 	size     int
-	heavy    bool                                                  // it takes long to write, although its size may be small
 	account  string                                                // whose change it is; "" if that is not known
 	done     func(ctx context.Context, q querier, err error) error // returns the final error
 }
@@ -84,6 +87,12 @@ type once struct {
 	*op
 	begun *atomic.Bool
 }
+
+// isLarge implements source.
+func (o once) isLarge() bool { return o.size >= largeChange }
+
+// of implements source.
+func (o once) of() string { return o.account }
 
 // take implements source.
 func (o once) take() *op {

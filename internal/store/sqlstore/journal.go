@@ -241,7 +241,7 @@ func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
 		return err
 	}
 	size := store.Size(events)
-	room, err := j.s.space.acquire(ctx, size)
+	room, err := j.s.space.acquire(ctx, size, j.growsLarge(size))
 	if err != nil {
 		return err
 	}
@@ -250,6 +250,23 @@ func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
 	}
 	return err
 }
+
+// growsLarge reports whether the next change is large with events of a size.
+func (j *journal) growsLarge(size int64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.room.large > 0 || j.room.small+size >= largeChange
+}
+
+// isLarge implements source. An end may be large because of the task as it is then.
+func (j *journal) isLarge() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.room.large > 0 || j.ending != nil && j.bytes > maxQuiet
+}
+
+// of implements source.
+func (j *journal) of() string { return a2a.AccountOf(j.owner) }
 
 // append queues events that have a total size and occupy room in the queue.
 func (j *journal) append(events []*teamv1.Event, size int64, room room) error {

@@ -100,7 +100,7 @@ func openPostgres(ctx context.Context, url string, cfg Config, heard func(hint))
 	}
 	var sctx context.Context
 	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	d.writer = writer{ctx: sctx, write: d.write, small: map[string]time.Time{}, metrics: cfg.Metrics}
+	d.writer = writer{ctx: sctx, write: d.write, metrics: cfg.Metrics}
 	d.bell, err = newBell(sctx, pc.ConnConfig, cfg, heard)
 	return d, err
 }
@@ -218,12 +218,9 @@ func (d *postgresDB) write(ctx context.Context, ops []*op) (left []*op, err erro
 			plain = append(plain, o)
 			continue
 		}
-		alone := func() { _ = o.done(ctx, d.reader(), d.do(ctx, o.plan)) } // the caller gets the error from done
-		if o.heavy {
-			alone() // the writer measures it
-			continue
-		}
-		d.writer.work.Go(alone)
+		d.writer.work.Go(func() {
+			_ = o.done(ctx, d.reader(), d.do(ctx, o.plan)) // the caller gets the error from done
+		})
 	}
 	if len(plain) == 0 {
 		return nil, nil

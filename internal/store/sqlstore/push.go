@@ -36,6 +36,12 @@ func (r retry) take() *op {
 	return o
 }
 
+// isLarge implements source.
+func (r retry) isLarge() bool { return r.ended() && r.bytes > maxQuiet || r.size() >= largeChange }
+
+// of implements source.
+func (r retry) of() string { return a2a.AccountOf(r.j.owner) }
+
 // wakeIdle makes the idle push configurations due that must report a batch.
 const wakeIdle = `UPDATE push_config SET due = $4
 WHERE id = $1 AND due IS NULL AND ended = 0 AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND epoch = $2 AND seq = $3)`

@@ -182,6 +182,13 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 
 // Agent returns the id of the agent that a root task was sent to.
 func (s *Store) Agent(ctx context.Context, k a2a.Key) (id string, err error) {
+	if j := s.live(k.ID); j != nil && j.owner == k.Owner {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.fold != nil {
+			return j.fold.Agent(), nil
+		}
+	}
 	err = s.db.reader().scan(ctx, []any{&id}, `SELECT agent FROM task WHERE id = $1 AND owner = $2`, k.ID, k.Owner)
 	return id, notFound(err)
 }

@@ -19,9 +19,10 @@ type room struct{ small, large int64 }
 // add returns the sum of two rooms.
 func (r room) add(o room) room { return room{r.small + o.small, r.large + o.large} }
 
-// acquire waits until there is room for events of a size. The error is the cause of ctx.
-func (s *space) acquire(ctx context.Context, size int64) (r room, err error) {
-	if size >= largeChange {
+// acquire waits until there is room for events of a size. large says that they are written alone. The error is the cause
+// of ctx.
+func (s *space) acquire(ctx context.Context, size int64, large bool) (r room, err error) {
+	if large {
 		r.large = min(size, maxQueuedLarge) // never more than there is
 		err = s.large.Acquire(ctx, r.large)
 	} else {

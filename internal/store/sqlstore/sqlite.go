@@ -99,7 +99,7 @@ func openSQLite(ctx context.Context, file string, measure *metrics.Store, log *z
 	}
 	var sctx context.Context
 	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	d.writer = writer{ctx: sctx, write: d.write, small: map[string]time.Time{}, metrics: measure}
+	d.writer = writer{ctx: sctx, write: d.write, metrics: measure}
 	d.check(sctx, file, log)
 	d.opened = namedFiles(file, file+"-wal")
 	return d, nil

@@ -31,8 +31,8 @@ const (
 	DefaultLease = 15 * time.Second
 	// DefaultRetention is how long finished runs are kept.
 	DefaultRetention = 7 * 24 * time.Hour
-	// maxQueued and maxQueuedLarge limit the bytes of small and of large events that wait to be written. Beyond that,
-	// appends of the same size block, and those of small events do not wait for large ones.
+	// maxQueued and maxQueuedLarge limit the bytes of events that wait to be written: of those that are part of small
+	// changes, and of large ones. Beyond that, appends of the same kind block.
 	maxQueued      = 8 << 20
 	maxQueuedLarge = 24 << 20
 )

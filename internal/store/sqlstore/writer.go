@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -19,11 +18,14 @@ const (
 )
 
 const (
-	// largeChange is the size in bytes from which a change is written alone, after the small ones that are queued.
+	// largeChange is the size in bytes from which events are written alone, after the small changes that are queued.
 	largeChange = 128 << 10
-	// gentle is how many times longer than a large change took the next one waits, while other accounts write
-	// small ones.
-	gentle = 2
+	// gentle is how many times as long as the last large change took the next one waits, while other accounts write
+	// small ones; at most for longest.
+	gentle  = 2
+	longest = time.Second
+	// overdue is after what time a large change is written although small ones are queued.
+	overdue = time.Second
 	// lately is for how long after its last change an account counts as one that writes.
 	lately = time.Second
 )
@@ -38,16 +40,23 @@ type writer struct {
 	write   func(ctx context.Context, ops []*op) (left []*op, err error)
 	metrics *metrics.Store
 
-	large   []*op                // that are taken and not written; used by drain only
-	resumes time.Time            // before which no large change is written while others write; used by drain only
-	small   map[string]time.Time // when accounts have written their last small change; used by drain only
+	large   []source  // in their order; used by drain only, like all up to small
+	resumes time.Time // before which no large change is written while others write
+	due     time.Time // after which the first large change is written whatever is queued
+	small   [2]visit  // the last small change, and the last one of another account
 
 	mu     sync.Mutex
 	queue  []source      // guarded by mu
-	added  chan struct{} // closed by the next add; nil while drain does not wait for it; guarded by mu
+	added  chan struct{} // closed by the next add, and by close; nil before drain waits for that; guarded by mu
 	busy   bool          // drain is running; guarded by mu
 	closed bool          // no further changes are accepted; guarded by mu
 	work   sync.WaitGroup
+}
+
+// visit is when an account has written.
+type visit struct {
+	account string
+	at      time.Time
 }
 
 // errClosed is the error of changes after Close.
@@ -61,10 +70,7 @@ func (w *writer) add(s source) error {
 		return errClosed
 	}
 	w.queue = append(w.queue, s)
-	if w.added != nil {
-		close(w.added)
-		w.added = nil
-	}
+	w.signal()
 	if !w.busy {
 		w.busy = true
 		w.work.Go(w.drain)
@@ -72,15 +78,26 @@ func (w *writer) add(s source) error {
 	return nil
 }
 
+// signal ends a pause of drain. The caller must hold mu.
+func (w *writer) signal() {
+	if w.added != nil {
+		close(w.added)
+		w.added = nil
+	}
+}
+
 // drain writes until the queue is empty.
 func (w *writer) drain() {
 	for {
 		sources, more := w.next()
 		switch {
+		case !more: // another drain may be running already
+			return
+		case len(w.large) > 0 && time.Now().After(w.due):
+			w.back(sources)
+			w.commitLarge()
 		case len(sources) > 0:
 			w.commitSmall(sources)
-		case !more:
-			return
 		case !w.pause():
 			w.commitLarge()
 		}
@@ -105,50 +122,64 @@ func (w *writer) next() (group []source, more bool) {
 // commitSmall writes the small changes of a group, and keeps the large ones.
 func (w *writer) commitSmall(sources []source) {
 	ops := make([]*op, 0, len(sources))
-	size, now := 0, time.Now()
+	size := 0
 	for i, s := range sources {
-		o := s.take()
-		switch {
-		case o == nil:
-		case o.size >= largeChange || o.heavy:
-			w.large = append(w.large, o)
-		default:
+		if s.isLarge() {
+			if len(w.large) == 0 {
+				w.due = time.Now().Add(overdue)
+			}
+			w.large = append(w.large, s)
+			continue
+		}
+		if o := s.take(); o != nil {
 			ops = append(ops, o)
 			size += o.size
-			if o.account != "" {
-				w.small[o.account] = now
-			}
 		}
 		if size >= maxGroupBytes {
 			w.back(sources[i+1:])
 			break
 		}
 	}
-	if len(ops) > 0 {
-		w.commit(ops)
+	if len(ops) == 0 {
+		return
+	}
+	w.commit(ops)
+	now := time.Now()
+	for _, o := range ops {
+		switch o.account {
+		case "":
+		case w.small[0].account:
+			w.small[0].at = now
+		default:
+			w.small = [2]visit{{o.account, now}, w.small[0]}
+		}
 	}
 }
 
 // commitLarge writes the first large change.
 func (w *writer) commitLarge() {
 	began := time.Now()
-	o := w.large[0]
+	s := w.large[0]
 	w.large[0] = nil
 	w.large = w.large[1:]
-	w.commit([]*op{o})
-	w.resumes = time.Now().Add(gentle * time.Since(began))
+	if o := s.take(); o != nil {
+		w.commit([]*op{o})
+	}
+	now := time.Now()
+	w.resumes = now.Add(min(gentle*now.Sub(began), longest))
+	w.due = w.resumes.Add(overdue)
 }
 
 // pause waits until the next large change may be written or another change is queued, and reports whether it has waited.
 func (w *writer) pause() bool {
 	wait := time.Until(w.resumes)
-	if wait <= 0 || !w.others(w.large[0].account) {
+	if wait <= 0 || !w.others(w.large[0].of()) {
 		return false
 	}
 	w.mu.Lock()
-	if len(w.queue) > 0 {
-		w.mu.Unlock()
-		return true
+	if w.closed || len(w.queue) > 0 {
+		defer w.mu.Unlock()
+		return !w.closed
 	}
 	w.added = make(chan struct{})
 	added := w.added
@@ -162,11 +193,14 @@ func (w *writer) pause() bool {
 	return true
 }
 
-// others reports whether another account has lately written small changes. It forgets those that have not.
+// others reports whether another account has lately written small changes.
 func (w *writer) others(account string) bool {
-	maps.DeleteFunc(w.small, func(_ string, at time.Time) bool { return time.Since(at) > lately })
-	_, own := w.small[account]
-	return len(w.small) > 1 || len(w.small) == 1 && !own
+	for _, v := range w.small {
+		if v.account != "" && v.account != account && time.Since(v.at) < lately {
+			return true
+		}
+	}
+	return false
 }
 
 // back puts changes back at the head of the queue.
@@ -201,6 +235,7 @@ func (w *writer) commit(ops []*op) {
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
+	w.signal()
 	w.mu.Unlock()
 	w.work.Wait()
 }

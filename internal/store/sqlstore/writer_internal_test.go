@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,20 +12,25 @@ import (
 // plainOp is a change of an account with a size, which is its own source.
 type plainOp struct{ *op }
 
-func (o plainOp) take() *op { return o.op }
+func (o plainOp) take() *op     { return o.op }
+func (o plainOp) isLarge() bool { return o.size >= largeChange }
+func (o plainOp) of() string    { return o.account }
 
 // slowWriter returns a writer whose changes take one millisecond, and large ones a hundred, and what it has written.
 func slowWriter(t *testing.T) (w *writer, written func() []string) {
 	var roots []string
-	w = &writer{ctx: t.Context(), small: map[string]time.Time{}}
+	w = &writer{ctx: t.Context()}
 	w.write = func(_ context.Context, ops []*op) ([]*op, error) {
 		for _, o := range ops {
 			took := time.Millisecond
-			if o.size >= largeChange || o.heavy {
+			if o.size >= largeChange {
 				took = 100 * time.Millisecond
 			}
 			time.Sleep(took)
 			roots = append(roots, o.root)
+			if o.done != nil {
+				_ = o.done(t.Context(), nil, nil)
+			}
 		}
 		return nil, nil
 	}
@@ -46,13 +52,10 @@ func TestSmallChangesAreWrittenBeforeLargeOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		heavy := newOp("a", "heavy", 1)
-		heavy.heavy = true
-		_ = w.add(heavy)
 		time.Sleep(50 * time.Millisecond) // while the first large one is written
 		_ = w.add(newOp("a", "small later", 1))
 		began := time.Now()
-		if got := written(); !slices.Equal(got, []string{"first", "small", "large 1", "small later", "large 2", "heavy"}) {
+		if got := written(); !slices.Equal(got, []string{"first", "small", "large 1", "small later", "large 2"}) {
 			t.Errorf("written in the order %q", got)
 		}
 		if took := time.Since(began); took > 260*time.Millisecond {
@@ -74,8 +77,8 @@ func TestLargeChangesLeaveTimeForOtherAccounts(t *testing.T) {
 			asked := time.Now()
 			done := make(chan struct{})
 			o := newOp("b", "small", 1)
-			take := sourceFunc(func() *op { close(done); return o.op })
-			if err := w.add(take); err != nil {
+			o.done = func(context.Context, querier, error) error { close(done); return nil }
+			if err := w.add(o); err != nil {
 				t.Fatal(err)
 			}
 			<-done
@@ -95,7 +98,49 @@ func TestLargeChangesLeaveTimeForOtherAccounts(t *testing.T) {
 	})
 }
 
-// sourceFunc is a source.
-type sourceFunc func() *op
+// TestLargeChangesAreNotStarved: a large change is written although there are always small ones.
+func TestLargeChangesAreNotStarved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, written := slowWriter(t)
+		began, done := time.Now(), make(chan struct{})
+		large := newOp("a", "large", largeChange)
+		large.done = func(context.Context, querier, error) error { close(done); return nil }
+		_ = w.add(large)
+		ctx, stop := context.WithCancel(t.Context())
+		var adding sync.WaitGroup
+		for range 2 { // more than can be written
+			adding.Go(func() {
+				for ctx.Err() == nil {
+					_ = w.add(newOp("b", "small", 1))
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		<-done
+		if took := time.Since(began); took > 2*overdue {
+			t.Errorf("it took %v", took)
+		}
+		stop()
+		adding.Wait()
+		written()
+	})
+}
 
-func (f sourceFunc) take() *op { return f() }
+// TestCloseEndsAPause: what is queued is written at once when the store is closed.
+func TestCloseEndsAPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, written := slowWriter(t)
+		_ = w.add(newOp("b", "small", 1))
+		synctest.Wait()
+		for range 3 {
+			_ = w.add(newOp("a", "large", largeChange))
+		}
+		time.Sleep(110 * time.Millisecond) // one is written, and the others wait
+		began := time.Now()
+		if got := written(); len(got) != 4 || time.Since(began) > 210*time.Millisecond {
+			t.Errorf("%q are written after %v", got, time.Since(began))
+		}
+	})
+}
