@@ -41,6 +41,7 @@ func (w way) limited(t *testing.T, turn fakeagent.Turn, silence time.Duration) (
 func TestSilentPeer(t *testing.T) {
 	for _, w := range ways() {
 		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
 			f, a := w.limited(t, fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}, 150*time.Millisecond)
 			began := time.Now()
 			err := newJournal("hello").play(t.Context(), a)
@@ -66,6 +67,7 @@ func TestPeerThatIsNeverSilentForLong(t *testing.T) {
 			continue // nothing shows until the end
 		}
 		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
 			before, gate := make(chan struct{}), make(chan struct{})
 			f, a := w.limited(t, fakeagent.Turn{Before: before, Progress: "working", Gate: gate, Text: "done"}, time.Second)
 			go func() {
@@ -127,6 +129,7 @@ func TestSilentPeerThatConfirmsLate(t *testing.T) {
 			continue // the test does not learn the id of its task
 		}
 		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
 			w.cfg.NoCancel = true
 			f, a := w.limited(t, fakeagent.Turn{Progress: "working", Gate: make(chan struct{})}, 150*time.Millisecond)
 			j := newJournal("hello")
