@@ -109,8 +109,8 @@ func (h *head) skip(dropped Entry) error {
 		"record %d of account %q was deleted under keep.audit; verify with a head from %d or later", h.seq, dropped.Account, dropped.Seq)
 }
 
-// Verify checks the chain of an account from its first stored record. The chain must have the record seq with the given hash, unless seq is 0. Verify returns
-// the last entry. The error is AUDIT_RECORD_DELETED if the hash of the record seq is no longer known, wraps
+// Verify checks the chain of an account from its first stored record. The chain must have the record seq with the
+// given hash, unless seq is 0. Verify returns the last entry. The error is AUDIT_RECORD_DELETED if the hash of the record seq is no longer known, wraps
 // ErrBroken, or is the store's.
 func Verify(ctx context.Context, s Store, account string, seq int64, hash string) (Entry, error) {
 	dropped, err := s.AuditDropped(ctx, account)

@@ -49,9 +49,9 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	return project.CutHistory(t, req.HistoryLength), nil
 }
 
-// stored reports whether the answer to a call for a task is the task as the store has it: without details,
-// and not of a delegation: only the journal knows whether a tenant works on that. The error is ErrNotFound if the task was sent to another
-// agent than the tenant.
+// stored reports whether GetTask can answer with the task that the store has. It cannot if the caller wants details,
+// or if a tenant asks for a delegation, because only the journal has the agent of a delegation. The error is ErrNotFound
+// if the task was sent to an agent other than the tenant.
 func (h *Handler) stored(ctx context.Context, tenant string, k Key) (bool, error) {
 	switch {
 	case details(ctx):

@@ -34,8 +34,8 @@ const (
 )
 
 // ReadCard reads the card at a URL whose path ends in .json. For another URL it reads the
-// card at /.well-known/agent-card.json below that or, if there is none and the server does
-// not say that it has no such agent, at the origin of the URL. ReadCard sends Config.Token
+// card at /.well-known/agent-card.json below that. If the server has no card there, and does
+// not say that it has no such agent, ReadCard reads the one at the origin of the URL. ReadCard sends Config.Token
 // and Config.Header to the URL, and follows redirects within its origin only. With
 // Config.Verifier it returns the part of the card that was signed. raw is the JSON of the
 // whole card as it was received, also if that is not a valid card. Besides the errors of

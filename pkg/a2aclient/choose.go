@@ -136,7 +136,7 @@ func (cfg Config) rank(card *a2av1.AgentCard, i *a2av1.AgentInterface) int {
 	return rank
 }
 
-// refuses returns the reason for not using an interface; 0 if there is none.
+// refuses returns why an interface is not used; 0 if it can be used.
 func (cfg Config) refuses(i *a2av1.AgentInterface, card *url.URL) Why {
 	binding := i.GetProtocolBinding()
 	switch {
@@ -172,7 +172,7 @@ func hasAddress(i *a2av1.AgentInterface) bool {
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// trusts reports whether the credentials may be sent to an interface: there are none, or it
+// trusts reports whether the credentials may be sent to an interface: Config has no credentials, or the interface
 // is at one of the trusted origins and uses TLS if the card was read over TLS.
 func (cfg Config) trusts(i *a2av1.AgentInterface, card *url.URL) bool {
 	if cfg.Token.IsZero() && cfg.Tokens == nil && len(cfg.Header) == 0 {

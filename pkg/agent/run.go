@@ -179,7 +179,7 @@ func (r *Run) Listen(scope string) *Listener {
 }
 
 // Close unregisters the loop. Inputs that Take has not returned go to the innermost registered
-// loop above; if there is none, the driver reads them from the inbox again after the agent's
+// loop above; without such a loop, the driver reads them from the inbox again after the agent's
 // sequence has ended.
 func (l *Listener) Close() {
 	l.run.mu.Lock()
@@ -215,8 +215,8 @@ func (l *Listener) Take() []*teamv1.Inbound {
 	return in
 }
 
-// Deliver passes an input to the registered loop that it is for; see Listen. It returns false if
-// there is none. The driver then keeps the input until the agent's sequence has ended. Only the
+// Deliver passes an input to the registered loop that it is for; see Listen. It returns false if no
+// registered loop takes it. The driver then keeps the input until the agent's sequence has ended. Only the
 // driver calls Deliver.
 func (r *Run) Deliver(in *teamv1.Inbound) bool {
 	r.mu.Lock()

@@ -144,6 +144,7 @@ func TestReadToolAnswer(t *testing.T) {
 		{`{"type":"object","properties":{"s":{"anyOf":[{"type":"string"},{"type":"null"}]}}}`, "", "true", accept, `{"s":"true"}`},
 		{`{"type":"object","properties":{"n":{"type":"integer","minimum":100}}}`, "", "1", 0, `such as {"n":100}`},
 		{`{"type":"object","properties":{"p":{"enum":[{"pattern":"(?=a)"}]}}}`, "", `{"p":{"pattern":"(?=a)"}}`, accept, `{"p":{"pattern":"(?=a)"}}`},
+		{`{"type":"object","properties":{"n":{"enum":[9007199254740993]}}}`, "", "1", 0, `such as {"n":9007199254740993}`},
 		{`{"type":"object","properties":{"p":{"enum":[{"pattern":"(?=a)"}]}}}`, "", `{"p":{}}`, 0, `"p": 'enum' failed`},
 		{`{"type":"object","properties":{"c":{"$ref":"#/$defs/C"}},"$defs":{"C":{"type":"string","enum":["x"]}}}`, "", `{"c":"x"}`, accept, `{"c":"x"}`},
 		{`{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/r","definitions":{"r":{"type":"object"}}}`, "", `{"z":1}`, 0, "is a reference; it must list its fields"},

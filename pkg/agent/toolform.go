@@ -60,17 +60,17 @@ type formField struct {
 
 // fieldSchema is what is read of the schema of a field.
 type fieldSchema struct {
-	Type    any             `json:"type"`
-	Default json.RawMessage `json:"default"`
-	Minimum json.RawMessage `json:"minimum"`
-	Enum    []any           `json:"enum"`
-	OneOf   []constant      `json:"oneOf"`
-	AnyOf   []constant      `json:"anyOf"`
+	Type    any               `json:"type"`
+	Default json.RawMessage   `json:"default"`
+	Minimum json.RawMessage   `json:"minimum"`
+	Enum    []json.RawMessage `json:"enum"`
+	OneOf   []constant        `json:"oneOf"`
+	AnyOf   []constant        `json:"anyOf"`
 }
 
 // constant is a schema of one value.
 type constant struct {
-	Const any `json:"const"`
+	Const json.RawMessage `json:"const"`
 }
 
 // ParseToolForm returns the form of a question. The error says why people cannot be asked it.
@@ -173,7 +173,7 @@ func (f *ToolForm) compile(text string) error {
 }
 
 // walk goes through a schema, counts its references, and removes the patterns that Go cannot read, such as those with a
-// lookahead, and those beyond maxPatterns. The server that asks checks these itself.
+// lookahead, and those beyond maxPatterns. The server that asks has to check these itself.
 type walk struct{ patterns, references int }
 
 func (w *walk) schema(v any) {
@@ -224,7 +224,7 @@ func (w *walk) keeps(pattern string) bool {
 // parseField reads the schema of a field, as far as it has what is known here.
 func parseField(name string, raw json.RawMessage) formField {
 	f := formField{name: name}
-	_ = json.Unmarshal(raw, &f.fieldSchema) // of another form; compile checks it
+	_ = json.Unmarshal(raw, &f.fieldSchema) // what has another form is checked by compile
 	var shown bytes.Buffer
 	_ = json.Compact(&shown, raw) // it was decoded
 	f.schema = escaped(shown.String())
@@ -232,7 +232,8 @@ func parseField(name string, raw json.RawMessage) formField {
 	for _, c := range slices.Concat(f.AnyOf, f.OneOf) {
 		values = append(values, c.Const)
 	}
-	for _, v := range values {
+	for _, value := range values {
+		v, _ := decode(string(value))
 		if text, ok := v.(string); ok {
 			f.choices = append(f.choices, text)
 		}
@@ -364,7 +365,7 @@ func (f *ToolForm) sample() string {
 func (f *formField) example() any {
 	v, ok := decode(string(f.Default))
 	if (!ok || v == nil) && len(f.Enum) > 0 {
-		v, ok = f.Enum[0], true
+		v, ok = decode(string(f.Enum[0]))
 	}
 	switch {
 	case ok && v != nil && len(encode(v)) <= maxFieldName:

@@ -214,8 +214,9 @@ func check(t *testing.T, r *serve.Running, want map[string]map[string]string) {
 		for task, text := range tasks {
 			if id == "asking" {
 				// An answer that comes before the question is a message to a task that works, and answers nothing.
-				if _, err := reach(t.Context(), c, task, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED); err != nil {
-					t.Errorf("the question of %s: %v", task, err)
+				got, err := reach(t.Context(), c, task, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)
+				if state := got.GetStatus().GetState(); err != nil || state != a2av1.TaskState_TASK_STATE_INPUT_REQUIRED {
+					t.Errorf("%s does not ask: %v, %v", task, state, err)
 				}
 				m := agent.UserMessage("answer-"+task, "red")
 				m.TaskId = task

@@ -62,7 +62,7 @@ func (b *batch) size() (n int) {
 // op returns the change that writes the batch. If the batch ends a run that has had inputs, the change
 // has a plan instead of statements, because it has to read the inbox first.
 func (b *batch) op() *op {
-	o := &op{root: b.j.root, size: b.size(), account: a2a.AccountOf(b.j.owner)}
+	o := &op{root: b.j.root, size: b.size()}
 	if b.ended() && !b.quiet {
 		o.plan = b.end
 		o.done = func(_ context.Context, _ querier, err error) error {

@@ -78,7 +78,7 @@ type op struct {
 	affected []int64                                    // number of rows changed, by statement
 	again    bool                                       // an earlier attempt may have recorded it
 	size     int
-	account  string                                                // whose change it is; "" if that is not known
+	account  string                                                // of the creation of a task; "" of other changes, see source
 	done     func(ctx context.Context, q querier, err error) error // returns the final error
 }
 

@@ -13,7 +13,7 @@ func newSpace() *space {
 	return &space{semaphore.NewWeighted(maxQueued), semaphore.NewWeighted(maxQueuedLarge)}
 }
 
-// room is what events occupy of a space, in bytes.
+// room is how many bytes of a space events occupy.
 type room struct{ small, large int64 }
 
 // add returns the sum of two rooms.

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,14 +21,13 @@ const (
 const (
 	// largeChange is the size in bytes from which events are written alone, after the small changes that are queued.
 	largeChange = 128 << 10
-	// gentle is how many times as long as the last large change took the next one waits, while other accounts write
-	// small ones; at most for longest.
-	gentle  = 2
-	longest = time.Second
-	// overdue is after what time a large change is written although small ones are queued.
-	overdue = time.Second
-	// lately is for how long after its last change an account counts as one that writes.
-	lately = time.Second
+	// After a large change, the next one waits pauseFactor times as long as that took, at most maxPause, if another
+	// account has written small changes within activeFor.
+	pauseFactor = 2
+	maxPause    = time.Second
+	activeFor   = time.Second
+	// maxDelay is how long a large change waits for small ones, beyond that pause.
+	maxDelay = time.Second
 )
 
 // writer collects queued changes into groups, each of which is written in a transaction of its own.
@@ -40,21 +40,21 @@ type writer struct {
 	write   func(ctx context.Context, ops []*op) (left []*op, err error)
 	metrics *metrics.Store
 
-	large   []source  // in their order; used by drain only, like all up to small
-	resumes time.Time // before which no large change is written while others write
-	due     time.Time // after which the first large change is written whatever is queued
-	small   [2]visit  // the last small change, and the last one of another account
+	large   []source     // large changes, in their order; used by drain only, like the fields up to writers
+	resumes time.Time    // until then, large changes wait while other accounts are active
+	due     time.Time    // from then on, the first large change is written before small ones
+	writers [2]lastWrite // of small changes: of the account that has written last, and of the one before it
 
 	mu     sync.Mutex
 	queue  []source      // guarded by mu
-	added  chan struct{} // closed by the next add, and by close; nil before drain waits for that; guarded by mu
+	added  chan struct{} // closed by the next add, and by close; nil until drain waits for it; guarded by mu
 	busy   bool          // drain is running; guarded by mu
 	closed bool          // no further changes are accepted; guarded by mu
 	work   sync.WaitGroup
 }
 
-// visit is when an account has written.
-type visit struct {
+// lastWrite is when an account has written its last small change.
+type lastWrite struct {
 	account string
 	at      time.Time
 }
@@ -121,18 +121,18 @@ func (w *writer) next() (group []source, more bool) {
 
 // commitSmall writes the small changes of a group, and keeps the large ones.
 func (w *writer) commitSmall(sources []source) {
-	ops := make([]*op, 0, len(sources))
+	ops, accounts := make([]*op, 0, len(sources)), make([]string, 0, len(sources))
 	size := 0
 	for i, s := range sources {
 		if s.isLarge() {
 			if len(w.large) == 0 {
-				w.due = time.Now().Add(overdue)
+				w.due = time.Now().Add(maxDelay)
 			}
 			w.large = append(w.large, s)
 			continue
 		}
 		if o := s.take(); o != nil {
-			ops = append(ops, o)
+			ops, accounts = append(ops, o), append(accounts, s.of())
 			size += o.size
 		}
 		if size >= maxGroupBytes {
@@ -145,13 +145,13 @@ func (w *writer) commitSmall(sources []source) {
 	}
 	w.commit(ops)
 	now := time.Now()
-	for _, o := range ops {
-		switch o.account {
+	for _, account := range accounts {
+		switch account {
 		case "":
-		case w.small[0].account:
-			w.small[0].at = now
+		case w.writers[0].account:
+			w.writers[0].at = now
 		default:
-			w.small = [2]visit{{o.account, now}, w.small[0]}
+			w.writers = [2]lastWrite{{account, now}, w.writers[0]}
 		}
 	}
 }
@@ -166,14 +166,14 @@ func (w *writer) commitLarge() {
 		w.commit([]*op{o})
 	}
 	now := time.Now()
-	w.resumes = now.Add(min(gentle*now.Sub(began), longest))
-	w.due = w.resumes.Add(overdue)
+	w.resumes = now.Add(min(pauseFactor*now.Sub(began), maxPause))
+	w.due = w.resumes.Add(maxDelay)
 }
 
 // pause waits until the next large change may be written or another change is queued, and reports whether it has waited.
 func (w *writer) pause() bool {
 	wait := time.Until(w.resumes)
-	if wait <= 0 || !w.others(w.large[0].of()) {
+	if wait <= 0 || !w.othersWrite(w.large[0].of()) {
 		return false
 	}
 	w.mu.Lock()
@@ -193,14 +193,11 @@ func (w *writer) pause() bool {
 	return true
 }
 
-// others reports whether another account has lately written small changes.
-func (w *writer) others(account string) bool {
-	for _, v := range w.small {
-		if v.account != "" && v.account != account && time.Since(v.at) < lately {
-			return true
-		}
-	}
-	return false
+// othersWrite reports whether an account other than this one has written a small change within activeFor.
+func (w *writer) othersWrite(account string) bool {
+	return slices.ContainsFunc(w.writers[:], func(l lastWrite) bool {
+		return l.account != "" && l.account != account && time.Since(l.at) < activeFor
+	})
 }
 
 // back puts changes back at the head of the queue.

@@ -61,7 +61,7 @@ func reads(t *testing.T, open Open) {
 		if of, err := r.Agent(r.ctx(), key("one")); err != nil || of != "a" {
 			t.Errorf("Agent = %q, %v", of, err)
 		}
-		for _, k := range []a2a.Key{key("two"), {Owner: "somebody", ID: "one"}} {
+		for _, k := range []a2a.Key{key("two"), {Owner: "other", ID: "one"}} {
 			if of, err := r.Agent(r.ctx(), k); !errors.Is(err, a2a.ErrNotFound) {
 				t.Errorf("Agent of %v = %q, %v", k, of, err)
 			}
