@@ -1,25 +1,15 @@
 package agent
 
-import (
-	"regexp"
-	"strings"
-)
+import "strings"
 
 // thoughtTag is a pair of marks between which models write their reasoning.
-type thoughtTag struct {
-	open, end string
-	line      *regexp.Regexp // the end, as a line of its own
-}
+type thoughtTag struct{ open, end string }
 
 // thoughtTags are those of DeepSeek R1, Qwen and most others; of models that were trained on their answers; of Gemma;
 // of Seed-OSS; and of Magistral.
 var thoughtTags = []thoughtTag{
-	newThoughtTag("<think>", "</think>"), newThoughtTag("<thinking>", "</thinking>"), newThoughtTag("<thought>", "</thought>"),
-	newThoughtTag("<seed:think>", "</seed:think>"), newThoughtTag("[THINK]", "[/THINK]"),
-}
-
-func newThoughtTag(open, end string) thoughtTag {
-	return thoughtTag{open, end, regexp.MustCompile(`(?m)^[ \t]*` + regexp.QuoteMeta(end) + `[ \t\r]*$`)}
+	{"<think>", "</think>"}, {"<thinking>", "</thinking>"}, {"<thought>", "</thought>"},
+	{"<seed:think>", "</seed:think>"}, {"[THINK]", "[/THINK]"},
 }
 
 const (
@@ -130,9 +120,24 @@ func AfterThoughts(text string) string {
 		return said
 	}
 	for _, t := range thoughtTags {
-		if at := t.line.FindStringIndex(said); at != nil && !strings.Contains(said[:at[0]], t.open) {
-			return strings.TrimLeft(said[at[1]:], blanks)
+		if before, after, ok := cutLine(said, t.end); ok && !strings.Contains(before, t.open) {
+			return strings.TrimLeft(after, blanks)
 		}
 	}
 	return said
+}
+
+// cutLine cuts a text at the first line that consists of mark, and perhaps blanks around it.
+func cutLine(text, mark string) (before, after string, ok bool) {
+	for from := 0; ; {
+		at := strings.Index(text[from:], mark)
+		if at < 0 {
+			return text, "", false
+		}
+		before, after = strings.TrimRight(text[:from+at], " \t"), strings.TrimLeft(text[from+at+len(mark):], " \t\r")
+		if (before == "" || before[len(before)-1] == '\n') && (after == "" || after[0] == '\n') {
+			return before, after, true
+		}
+		from += at + len(mark)
+	}
 }

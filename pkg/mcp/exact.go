@@ -21,15 +21,24 @@ var exactKeys = []string{"structuredContent", "inputSchema", "requestedSchema"}
 // numberMark begins the strings that stand for numbers. It is not a character of any script.
 const numberMark = "\ue0f1number:"
 
-var (
-	// longNumber matches a part of a number that float64 may not hold.
-	longNumber = regexp.MustCompile(`[0-9.]{16}`)
-	markedOnes = regexp.MustCompile(`"` + numberMark + `([-+0-9.eE]+)"`)
-)
+var markedOnes = regexp.MustCompile(`"` + numberMark + `([-+0-9.eE]+)"`)
+
+// hasLongNumber reports whether a text has 16 digits and points in a row, a part of a number that float64 may not hold.
+func hasLongNumber(text []byte) bool {
+	run := 0
+	for _, c := range text {
+		if c != '.' && (c < '0' || c > '9') {
+			run = 0
+		} else if run++; run == 16 {
+			return true
+		}
+	}
+	return false
+}
 
 // markNumbers returns a message of JSON-RPC, or a part of one, with long numbers as strings.
 func markNumbers(message []byte) []byte {
-	if !longNumber.Match(message) || !slices.ContainsFunc(exactKeys, func(key string) bool { return bytes.Contains(message, []byte(`"`+key+`"`)) }) {
+	if !hasLongNumber(message) || !slices.ContainsFunc(exactKeys, func(key string) bool { return bytes.Contains(message, []byte(`"`+key+`"`)) }) {
 		return message
 	}
 	var out bytes.Buffer
@@ -55,7 +64,7 @@ func markNumbers(message []byte) []byte {
 			for end < len(message) && strings.IndexByte("+-.eE0123456789", message[end]) >= 0 {
 				end++
 			}
-			if below >= 0 && longNumber.Match(message[i:end]) {
+			if below >= 0 && hasLongNumber(message[i:end]) {
 				out.WriteString(`"` + numberMark)
 				out.Write(message[i:end])
 				out.WriteByte('"')
