@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -104,10 +105,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	in := s.uploadOf(inboundOf(r.Context()))
 	defer in.done()
-	if err := in.held.receive(r.ContentLength); err != nil {
+	if err := in.held.receive(r.Context(), r.ContentLength); err != nil {
 		return nil, err
 	}
-	b, err := readAtRate(http.NewResponseController(w), r.Body, r.ContentLength, in)
+	b, err := readAtRate(r.Context(), http.NewResponseController(w), r.Body, r.ContentLength, in)
 	if err != nil || !isYAML {
 		return b, err
 	}
@@ -121,7 +122,7 @@ const chunkSize = 32 << 10
 // least 1 KiB/s on average. size is the length that the caller has declared, -1 if unknown.
 // What is read is reserved in in before; the memory for a declared length by the caller. The errors are INSUFFICIENT_RESOURCES,
 // TIMEOUT_EXCEEDED and INVALID_REQUEST.
-func readAtRate(control *http.ResponseController, from io.Reader, size int64, in *upload) ([]byte, error) {
+func readAtRate(ctx context.Context, control *http.ResponseController, from io.Reader, size int64, in *upload) ([]byte, error) {
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }() // some connections have no deadlines
 	var all bytes.Buffer
 	all.Grow(int(min(max(size, 0), chunkSize)) + bytes.MinRead)
@@ -136,7 +137,7 @@ func readAtRate(control *http.ResponseController, from io.Reader, size int64, in
 			return nil, err
 		}
 		if size < 0 {
-			if err := in.held.receive(more); err != nil {
+			if err := in.held.receive(ctx, more); err != nil {
 				return nil, err
 			}
 		} else if all.Len() >= chunkSize { // the caller does send what it has declared

@@ -35,8 +35,12 @@ func (s *Server) heldBy(in *inbound, stops bool) *held {
 	return &held{budget: s.config.Memory, account: in.caller.Account, granted: stops || in.caller.May(a2a.PermissionAdmin), stops: stops}
 }
 
-// receive reserves memory for n more bytes of the request. The error is INSUFFICIENT_RESOURCES.
-func (h *held) receive(n int64) (err error) {
+// arriving is how long a message waits for memory before it is refused.
+const arriving = time.Second
+
+// receive reserves memory for n more bytes of the request over HTTP, and waits for that of the first ones: callers that
+// are refused at once come back at once. The error is INSUFFICIENT_RESOURCES.
+func (h *held) receive(ctx context.Context, n int64) (err error) {
 	if h == nil || n <= 0 {
 		return nil
 	}
@@ -44,12 +48,14 @@ func (h *held) receive(n int64) (err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.request != nil && h.granted:
+	case h.request == nil && h.granted:
+		h.request = h.budget.Take(inflight.Request, h.account, n)
+	case h.request == nil:
+		h.request, err = h.budget.Wait(ctx, inflight.Request, h.account, n, arriving)
+	case h.granted:
 		h.request.Grow(n)
-	case h.request != nil:
-		err = h.request.More(n)
 	default:
-		h.request, err = h.reserve(inflight.Request, n)
+		err = h.request.More(n)
 	}
 	return err
 }
@@ -61,9 +67,6 @@ func (h *held) reserve(kind inflight.Kind, n int64) (*inflight.Hold, error) {
 	}
 	return h.budget.Reserve(kind, h.account, n)
 }
-
-// arriving is how long a message over gRPC waits for memory before it is refused.
-const arriving = time.Second
 
 // await reserves memory for the largest message before one is received over gRPC, which does not tell how
 // large it is. received corrects that. Until then the message waits in the flow control of its stream. Of an account that
