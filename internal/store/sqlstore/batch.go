@@ -293,7 +293,13 @@ func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 	if err != nil {
 		return err
 	}
-	snap.blobs = j.unstored(snap.blobs)
+	written := map[string]bool{}
+	for _, e := range slices.Concat(b.entries, b.tail) {
+		for _, v := range e.blobs {
+			written[string(v.hash)] = true
+		}
+	}
+	snap.blobs = slices.DeleteFunc(j.unstored(snap.blobs), func(v blob) bool { return written[string(v.hash)] })
 	b.snap = snap
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // minBlobSize is the minimum size, in bytes, of a value in a record that is stored as a blob. Most values
-// of that size are files in messages, which occur in several records of a run.
+// of that size are files and texts in messages, which occur in several records of a run.
 const minBlobSize = 32 << 10
 
 // splitRecord is the first byte of a record whose blobs are stored apart. No encoded message begins with
@@ -41,7 +41,7 @@ const insertFirstBlob = `INSERT INTO blob (id, hash, body) SELECT $1, $2, $3
 WHERE EXISTS (SELECT 1 FROM event WHERE event.id = $1 AND event.seq = 1 AND event.sum = $4)
 ON CONFLICT DO NOTHING`
 
-// split returns an encoded message without its large values of type bytes, and each of these values
+// split returns an encoded message without its large values of types bytes and string, and each of these values
 // once. If it has none, it returns body itself.
 //
 // The result begins with splitRecord, the number of places, and for each place where a value was removed
@@ -91,7 +91,7 @@ func appendPlaces(to []place, d protoreflect.MessageDescriptor, body []byte, at 
 			switch {
 			case f.Message() != nil:
 				to = appendPlaces(to, f.Message(), value, at+start)
-			case f.Kind() == protoreflect.BytesKind && len(value) >= minBlobSize:
+			case (f.Kind() == protoreflect.BytesKind || f.Kind() == protoreflect.StringKind) && len(value) >= minBlobSize:
 				to = append(to, place{at + start, at + start + len(value)})
 			}
 		}

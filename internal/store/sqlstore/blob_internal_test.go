@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -74,6 +75,28 @@ func TestA_16_SplitSizes(t *testing.T) {
 	}
 	if record, extracted := split(ev, body); len(record) > 300 || len(extracted) != 1 {
 		t.Errorf("an event with the same file three times is %d bytes and %d blobs", len(record), len(extracted))
+	}
+}
+
+// A large text of a run is stored once, as what an agent said, as the result of its step, and as the artifact.
+func TestA_16_SplitTexts(t *testing.T) {
+	text := strings.Repeat("ü", minBlobSize)
+	parts := []*a2av1.Part{{Content: &a2av1.Part_Text{Text: text}}}
+	for name, ev := range map[string]*teamv1.Event{
+		"delta":    {Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{Text: text}}},
+		"result":   {Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Result: &teamv1.Ended_Reply{Reply: &a2av1.Message{Parts: parts}}}}},
+		"artifact": {Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: &a2av1.Artifact{Parts: parts}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body, err := proto.Marshal(ev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, extracted := split(ev, body); len(extracted) != 1 || string(extracted[0].value) != text {
+				t.Errorf("%d blobs, want the text", len(extracted))
+			}
+			checkSplit(t, ev)
+		})
 	}
 }
 

@@ -85,10 +85,15 @@ func (s *Store) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchange) erro
 	if err := s.Ready(); err != nil { // fail at once, not after all attempts
 		return err
 	}
-	return s.unrecorded(s.db.do(ctx, func(ctx context.Context, q querier) error {
-		w := &exchange{store: s, thread: t, task: e.Task, q: q}
-		return w.write(ctx, e.By)
-	}))
+	w := &exchange{store: s, thread: t, task: e.Task, by: e.By}
+	size, err := w.encode()
+	if err != nil {
+		return err
+	}
+	return s.unrecorded(answer(await(ctx, s.db, &op{size: size, account: a2a.AccountOf(t.Owner), plan: func(ctx context.Context, q querier) error {
+		w.q = q
+		return w.write(ctx)
+	}})))
 }
 
 // exchange writes an exchange to its conversation, whose row it has locked.
@@ -96,13 +101,32 @@ type exchange struct {
 	store  *Store
 	thread a2a.Thread
 	task   string
+	by     []a2a.Contribution
+	bodies [][][]byte // the encoded messages, by contribution
 	q      querier
 	last   int64
 }
 
+// encode encodes the messages, and returns their size in bytes.
+func (w *exchange) encode() (size int, err error) {
+	for _, c := range w.by {
+		var bodies [][]byte
+		for _, m := range c.Messages {
+			body, err := proto.Marshal(m)
+			if err != nil {
+				return 0, fmt.Errorf("encode an entry of %s: %w", w.task, err)
+			}
+			bodies = append(bodies, body)
+			size += len(body)
+		}
+		w.bodies = append(w.bodies, bodies)
+	}
+	return size, nil
+}
+
 // write adds the exchange, unless an exchange of the task is recorded already: by an earlier
 // attempt whose reply was lost, or by an earlier owner of the run.
-func (w *exchange) write(ctx context.Context, by []a2a.Contribution) error {
+func (w *exchange) write(ctx context.Context) error {
 	t := w.thread
 	err := w.q.scan(ctx, []any{&w.last}, `INSERT INTO conversation (owner, context_id, last, used) VALUES ($1, $2, 0, $3)
 ON CONFLICT (owner, context_id) DO UPDATE SET used = excluded.used RETURNING last`, t.Owner, t.ContextID, w.store.now())
@@ -115,12 +139,12 @@ ON CONFLICT (owner, context_id) DO UPDATE SET used = excluded.used RETURNING las
 	if err != nil || known > 0 {
 		return err
 	}
-	for _, c := range by {
-		if err := w.entries(ctx, c); err != nil {
+	for i, c := range w.by {
+		if err := w.entries(ctx, c.Path, w.bodies[i]); err != nil {
 			return err
 		}
 	}
-	for _, c := range by { // numbered like the last entry, so that readers see all or nothing
+	for _, c := range w.by { // numbered like the last entry, so that readers see all or nothing
 		if err := w.state(ctx, c); err != nil {
 			return err
 		}
@@ -130,21 +154,17 @@ ON CONFLICT (owner, context_id) DO UPDATE SET used = excluded.used RETURNING las
 }
 
 // entries adds what a path was asked and answered, and deletes its oldest entries beyond the limit.
-func (w *exchange) entries(ctx context.Context, c a2a.Contribution) error {
+func (w *exchange) entries(ctx context.Context, path string, bodies [][]byte) error {
 	t := w.thread
-	for _, m := range c.Messages {
-		body, err := proto.Marshal(m)
-		if err != nil {
-			return refusal{fmt.Errorf("encode an entry of %s: %w", w.task, err)}
-		}
+	for _, body := range bodies {
 		w.last++
-		_, err = w.q.exec(ctx, `INSERT INTO history (owner, context_id, path, n, task, sum, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			t.Owner, t.ContextID, c.Path, w.last, w.task, sumOf(threadID(t), w.last, c.Path, body), body)
+		_, err := w.q.exec(ctx, `INSERT INTO history (owner, context_id, path, n, task, sum, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			t.Owner, t.ContextID, path, w.last, w.task, sumOf(threadID(t), w.last, path, body), body)
 		if err != nil {
 			return err
 		}
 	}
-	return w.trim(ctx, "history", c.Path)
+	return w.trim(ctx, "history", path)
 }
 
 // state stores the changed state of a path.

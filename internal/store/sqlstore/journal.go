@@ -51,11 +51,12 @@ type journal struct {
 	room    room      // queue space that pending occupies
 	pending []entry   // appended, not yet given to the writer
 	ending  *teamv1.Event
-	flying  bool  // the writer is writing a batch
-	queued  bool  // the writer will call take
-	appends int64 // number of appends
-	commits int64 // number of appends that are recorded
-	waiting int   // number of waiting commits
+	sealed  *batch // with the end of a large run, prepared by flush
+	flying  bool   // the writer is writing a batch
+	queued  bool   // the writer will call take
+	appends int64  // number of appends
+	commits int64  // number of appends that are recorded
+	waiting int    // number of waiting commits
 	// changed is closed at the next change that commits wait for; nil if none waits.
 	changed chan struct{}
 	timer   *time.Timer
@@ -262,8 +263,11 @@ func (j *journal) growsLarge(size int64) bool {
 func (j *journal) isLarge() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.room.large > 0 || j.ending != nil && j.bytes > maxQuiet
+	return j.room.large > 0 || j.endsLarge()
 }
+
+// endsLarge reports whether the end of a large run is pending. The caller must hold mu.
+func (j *journal) endsLarge() bool { return j.ending != nil && j.bytes > maxQuiet }
 
 // of implements source.
 func (j *journal) of() string { return a2a.AccountOf(j.owner) }
@@ -365,6 +369,9 @@ func (j *journal) flush() {
 	if j.queued || j.flying || len(j.pending) == 0 && j.ending == nil {
 		return
 	}
+	if j.endsLarge() {
+		j.sealed = j.batch()
+	}
 	if err := j.s.db.add(j); err != nil {
 		_ = j.fail(err) // commits return the error
 		return
@@ -397,6 +404,16 @@ func (j *journal) take() *op {
 	if j.broken != nil || len(j.pending) == 0 && j.ending == nil {
 		return nil
 	}
+	b := j.sealed
+	if b == nil {
+		b = j.batch()
+	}
+	j.pending, j.sealed, j.room, j.flying = nil, nil, room{}, true
+	return b.op()
+}
+
+// batch returns the pending events as a batch. The caller must hold mu.
+func (j *journal) batch() *batch {
 	for i := range j.pending {
 		j.pending[i].blobs = j.unstored(j.pending[i].blobs)
 	}
@@ -407,11 +424,10 @@ func (j *journal) take() *op {
 	}
 	if b.ended() {
 		b.slot = j.fold == nil || j.slot
-		b.quiet = j.undisturbed() && j.fold != nil && !b.asking && j.bytes <= maxQuiet &&
-			b.seal(j.fold, nil) == nil && b.size() <= maxQuiet // after an error of seal, end returns it
+		sealed := j.undisturbed() && j.fold != nil && b.seal(j.fold, nil) == nil // after an error of seal, end returns it
+		b.quiet = sealed && !b.asking && j.bytes <= maxQuiet && b.size() <= maxQuiet
 	}
-	j.pending, j.room, j.flying = nil, room{}, true
-	return b.op()
+	return b
 }
 
 // undisturbed reports whether nothing was ever put into the inbox, as far as the journal knows. The caller must
@@ -450,7 +466,7 @@ func (j *journal) settle(b *batch, err error) error {
 	}
 	j.announce()
 	switch {
-	case j.waiting > 0:
+	case j.waiting > 0 && !j.endsLarge(): // to prepare such an end takes long, and the writer is waiting
 		j.flush()
 	case len(j.pending) > 0 || j.ending != nil:
 		j.later()
@@ -472,7 +488,7 @@ func (j *journal) fail(err error) error {
 	if j.broken == nil {
 		j.broken = err
 		j.s.space.release(j.room)
-		j.pending, j.ending, j.room = nil, nil, room{}
+		j.pending, j.ending, j.sealed, j.room = nil, nil, nil, room{}
 	}
 	if j.changed != nil {
 		close(j.changed)
