@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 )
 
 // Backup writes a backup of a SQLite store to a file. A server may use the store.
@@ -26,7 +26,7 @@ func (s *Shell) Backup(ctx context.Context, url, file string) error {
 	if !ok {
 		return UsageError{errors.New("backup copies SQLite stores; make backups of PostgreSQL with pg_dump or with archived logs, see docs/operation.md")}
 	}
-	if err := sqlstore.Backup(ctx, from, file); err != nil {
+	if err := db.Backup(ctx, from, file); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return cause
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -63,7 +63,7 @@ type Config struct {
 	Timeout time.Duration
 	// Clock returns the time of this machine; nil means time.Now.
 	Clock func() time.Time
-	// Disk returns the free bytes on the disk of a folder, see sqlstore.Inspection; nil means that of the
+	// Disk returns the free bytes on the disk of a folder, see db.Inspection; nil means that of the
 	// operating system.
 	Disk func(folder string) (free uint64, remote string, err error)
 }
@@ -180,13 +180,13 @@ func (r *run) store(ctx context.Context) []Check {
 	if url == store.MemoryURL {
 		return warning("store", "set server.store to sqlite:FILE or postgres://USER@HOST/DATABASE", "tasks are stored in memory and are lost when the server stops")
 	}
-	in := sqlstore.Inspection{URL: url, Keys: r.Definition.EncryptionKeys(), Clock: r.Clock, Disk: r.Disk}
+	in := db.Inspection{URL: url, Keys: r.Definition.EncryptionKeys(), Clock: r.Clock, Disk: r.Disk}
 	if r.Store == "" || r.Store == r.Definition.StoreURL() {
 		in.Listen = r.Definition.StoreListen()
 	}
 	var all []Check
-	for _, f := range sqlstore.Inspect(ctx, in) {
-		status := map[sqlstore.Level]Status{sqlstore.OK: OK, sqlstore.Warning: Warning, sqlstore.Failed: Failed}[f.Level]
+	for _, f := range db.Inspect(ctx, in) {
+		status := map[db.Level]Status{db.OK: OK, db.Warning: Warning, db.Failed: Failed}[f.Level]
 		all = append(all, Check{f.Name, status, f.Text, f.Do})
 	}
 	return all

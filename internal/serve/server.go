@@ -19,7 +19,7 @@ import (
 	"github.com/agentteams/team-server/internal/metrics"
 	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
@@ -205,10 +205,10 @@ func Check(def *config.Config, c Config) (faults config.Faults) {
 	}
 	url := choose("store", c.Store, def.StoreURL(), store.MemoryURL)
 	if url.value != store.MemoryURL {
-		add(url, sqlstore.CheckURL(url.value))
+		add(url, db.CheckURL(url.value))
 	}
 	if listen := def.StoreListen().Reveal(); listen != "" && url.value == def.StoreURL() {
-		add(choose("store_listen", "", listen, ""), sqlstore.CheckURL(listen))
+		add(choose("store_listen", "", listen, ""), db.CheckURL(listen))
 	}
 	add(metrics, checkMetrics(s))
 	return faults

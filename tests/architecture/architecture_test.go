@@ -312,3 +312,52 @@ func TestDriverKnowsNoHandler(t *testing.T) {
 		}
 	}
 }
+
+// layersOfTheStore are the packages of the SQL store, from the lowest one on, and which others of them each may import.
+var layersOfTheStore = map[string][]string{
+	"db": nil, "record": {"db"}, "board": {"db"}, "admin": {"db", "record"}, "push": {"db", "record"}, "account": {"admin", "db"},
+	"run":  {"account", "admin", "db", "push", "record"},
+	"task": {"db", "record", "run"},
+	"":     {"account", "admin", "board", "db", "push", "record", "run", "task"},
+}
+
+// Limits of a package of the SQL store: files, and methods of a type.
+const (
+	mostFiles   = 25
+	mostMethods = 45
+)
+
+// TestRoomsOfTheStore checks who imports whom in the SQL store, and that none of its packages and types grows too large.
+func TestRoomsOfTheStore(t *testing.T) {
+	const rooms = "internal/store/sqlstore"
+	for name, may := range layersOfTheStore {
+		files := production(t, filepath.Join(rooms, name))
+		if len(files) > mostFiles {
+			t.Errorf("%s/%s has %d files, want at most %d", rooms, name, len(files), mostFiles)
+		}
+		methods := map[string]int{}
+		for _, f := range files {
+			for _, imp := range f.Imports {
+				if below, is := strings.CutPrefix(strings.Trim(imp.Path.Value, `"`), module+rooms+"/"); is && !slices.Contains(may, below) {
+					t.Errorf("%s/%s imports %s", rooms, name, below)
+				}
+			}
+			for _, d := range f.Decls {
+				if fn, is := d.(*ast.FuncDecl); is && fn.Recv != nil {
+					of := fn.Recv.List[0].Type
+					if p, is := of.(*ast.StarExpr); is {
+						of = p.X
+					}
+					if id, is := of.(*ast.Ident); is {
+						methods[id.Name]++
+					}
+				}
+			}
+		}
+		for typ, n := range methods {
+			if n > mostMethods {
+				t.Errorf("%s/%s: %s has %d methods, want at most %d", rooms, name, typ, n, mostMethods)
+			}
+		}
+	}
+}

@@ -17,7 +17,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
-	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
@@ -166,7 +166,7 @@ func TestP1_BackupUnderLoad(t *testing.T) {
 	done.await(t, 150)
 	before, n := done.copied()
 	start := time.Now()
-	err := sqlstore.Backup(t.Context(), file, backup)
+	err := db.Backup(t.Context(), file, backup)
 	took := time.Since(start)
 	_, after := done.copied()
 	if err != nil {

@@ -22,7 +22,7 @@ type edit struct{ file, from, to string }
 // it hears late from its store, and it sees a later epoch.
 var (
 	late  = edit{"internal/engine/beat.go", "over := now.Sub(p.heard) >= 3*p.every &&", "over := now.Before(p.heard) &&"}
-	later = edit{"internal/store/sqlstore/hub.go", "j.epoch < m.epoch", "j.epoch > m.epoch"}
+	later = edit{"internal/store/sqlstore/run/runs.go", "j.epoch < m.epoch", "j.epoch > m.epoch"}
 )
 
 // mutants are servers with a fault each that the tests of this package must
@@ -35,7 +35,7 @@ var mutants = []struct {
 }{
 	{
 		name:  "Commit acknowledges what is not durable",
-		edits: []edit{{"internal/store/sqlstore/journal.go", "	want := j.appends\n", "	want := j.commits\n"}},
+		edits: []edit{{"internal/store/sqlstore/run/journal.go", "	want := j.appends\n", "	want := j.commits\n"}},
 		test:  "TestCrash_P1_P2/P1_P2_sqlite", want: "began on record in life|which is not on record",
 	},
 	{
@@ -46,8 +46,8 @@ var mutants = []struct {
 	{
 		name: "the owner is not asked for",
 		edits: []edit{
-			{"internal/store/sqlstore/store.go", "WHERE id = $1 AND owner = $2`, root, k.Owner", "WHERE id = $1 AND $2 <> ''`, root, k.Owner"},
-			{"internal/store/sqlstore/store.go", "if j.owner != k.Owner {", "if k.Owner == \"\" {"},
+			{"internal/store/sqlstore/record/task.go", "WHERE id = $1 AND owner = $2`", "WHERE id = $1 AND $2 <> ''`"},
+			{"internal/store/sqlstore/run/live.go", "case j.owner != k.Owner:", "case k.Owner == \"\":"},
 		},
 		test: "TestCrash_P1_P2/P1_P2_sqlite", want: "was shown to another principal",
 	},
@@ -60,7 +60,7 @@ var mutants = []struct {
 		name: "appends are not fenced",
 		edits: []edit{
 			late, later,
-			{"internal/store/sqlstore/journal.go", "deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`", "deltas = deltas + $6 WHERE id = $1 AND $2 > 0 AND $3 >= 0 AND $7 >= 0`"},
+			{"internal/store/sqlstore/run/journal.go", "deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`", "deltas = deltas + $6 WHERE id = $1 AND $2 > 0 AND $3 >= 0 AND $7 >= 0`"},
 		},
 		test: "TestReplicas_P2_Stopped", want: "after the run had ended",
 	},
@@ -68,19 +68,19 @@ var mutants = []struct {
 		name: "appends are not fenced, and servers are cut off",
 		edits: []edit{
 			late, later,
-			{"internal/store/sqlstore/journal.go", "deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`", "deltas = deltas + $6 WHERE id = $1 AND $2 > 0 AND $3 >= 0 AND $7 >= 0`"},
-			{"internal/store/sqlstore/journal.go", "WHERE run.id = $1 AND epoch = $2 AND run.seq = $3 ON CONFLICT", "WHERE run.id = $1 AND $2 > 0 AND $3 >= 0 ON CONFLICT"},
+			{"internal/store/sqlstore/run/journal.go", "deltas = deltas + $6 WHERE id = $1 AND epoch = $2 AND seq = $3 AND push = $7`", "deltas = deltas + $6 WHERE id = $1 AND $2 > 0 AND $3 >= 0 AND $7 >= 0`"},
+			{"internal/store/sqlstore/run/journal.go", "WHERE run.id = $1 AND epoch = $2 AND run.seq = $3 ON CONFLICT", "WHERE run.id = $1 AND $2 > 0 AND $3 >= 0 ON CONFLICT"},
 		},
 		test: "TestReplicas_P20_Partitions", want: "wrote it in epoch|follows its end|has sequence|nobody wrote",
 	},
 	{
 		name:  "SQLite does not sync",
-		edits: []edit{{"internal/store/sqlstore/sqlite.go", "_pragma=synchronous(FULL)", "_pragma=synchronous(OFF)"}},
+		edits: []edit{{"internal/store/sqlstore/db/sqlite.go", "_pragma=synchronous(FULL)", "_pragma=synchronous(OFF)"}},
 		test:  "TestSync_P3/P3_sqlite", want: "syncs for",
 	},
 	{
 		name:  "PostgreSQL does not sync before it answers",
-		edits: []edit{{"internal/store/sqlstore/postgres.go", `RuntimeParams["synchronous_commit"] = "on"`, `RuntimeParams["synchronous_commit"] = "off"`}},
+		edits: []edit{{"internal/store/sqlstore/db/postgres.go", `RuntimeParams["synchronous_commit"] = "on"`, `RuntimeParams["synchronous_commit"] = "off"`}},
 		test:  "TestSync_P3/P3_postgres", want: "syncs for",
 	},
 }

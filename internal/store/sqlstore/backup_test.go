@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 )
 
 // TestP1_BackupIsAStore: a backup of a store, in use or not, has what was acknowledged, only its owner can read it, and it
@@ -21,7 +22,7 @@ func TestP1_BackupIsAStore(t *testing.T) {
 			if !used {
 				closed(t, s)
 			}
-			if err := sqlstore.Backup(t.Context(), from, file); err != nil {
+			if err := db.Backup(t.Context(), from, file); err != nil {
 				t.Fatal(err)
 			}
 			if used {
@@ -74,7 +75,7 @@ func TestP15_BackupErrors(t *testing.T) {
 		{"not a database", "text.db", "copy", "is not a SQLite database"},
 	} {
 		t.Run("P15 "+c.name, func(t *testing.T) {
-			err := sqlstore.Backup(t.Context(), at(c.store), at(c.file))
+			err := db.Backup(t.Context(), at(c.store), at(c.file))
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

@@ -97,6 +97,14 @@ func opened(t testing.TB, url string, cfg sqlstore.Config) *sqlstore.Store {
 	return s
 }
 
+// tidied opens a store that may be damaged, and closes it at the end of the test, if the test has not.
+func tidied(t testing.TB, url string, cfg sqlstore.Config) *sqlstore.Store {
+	t.Helper()
+	s := opened(t, url, cfg)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
 // TestEncryption_KeyIsConfiguredAndReplaced: what a store without a key had is encrypted under the configured
 // one, then under the next one; page tokens stay valid, and the store does not open without its key.
 func TestEncryption_KeyIsConfiguredAndReplaced(t *testing.T) {

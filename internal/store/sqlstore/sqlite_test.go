@@ -105,15 +105,6 @@ func TestSQLite_RefusesWhatIsNoStore(t *testing.T) {
 	}
 }
 
-func TestP3_ACommitIsSynced(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "team.db")
-	open(t, "sqlite:"+file, sqlstore.Config{})
-	mode, synchronous := sqlstore.Pragmas(t.Context(), t, "sqlite:"+filepath.Join(t.TempDir(), "other.db"))
-	if mode != "wal" || synchronous != 2 {
-		t.Fatalf("journal_mode %s, synchronous %d; want wal, 2 (FULL)", mode, synchronous)
-	}
-}
-
 func TestSweep_RetentionDeletesWithEverything(t *testing.T) {
 	for name, url := range urls(t) {
 		t.Run(name, func(t *testing.T) {
@@ -295,42 +286,6 @@ func TestPush_A_18_ADamagedOneIsLeftOut(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// Every commit is on the disk, and many share one sync.
-func TestSQLite_GroupsCommits(t *testing.T) {
-	s := open(t, sqliteURL(t), sqlstore.Config{})
-	claims := make([]a2a.Claim, 64)
-	for i := range claims {
-		create(t, s, id(i))
-		claims[i] = claim(t, s, "r")
-	}
-	before := s.Groups()
-	const rounds = 20
-	done := make(chan error, len(claims))
-	for _, c := range claims {
-		go func() {
-			for range rounds {
-				if err := c.Journal.Append(context.Background(), note("x")); err != nil {
-					done <- err
-					return
-				}
-				if err := c.Journal.Commit(context.Background()); err != nil {
-					done <- err
-					return
-				}
-			}
-			done <- nil
-		}()
-	}
-	for range claims {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, all := s.Groups()-before, int64(len(claims)*rounds); n*4 > all {
-		t.Errorf("%d transactions for %d commits", n, all)
 	}
 }
 

@@ -1,0 +1,207 @@
+package record
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+// minBlobSize is the minimum size, in bytes, of a value in a record that is stored as a blob. Most values
+// of that size are files and texts in messages, which occur in several records of a run.
+const minBlobSize = 32 << 10
+
+// splitRecord is the first byte of a record whose blobs are stored apart. No encoded message begins with
+// it, because it would be the tag of field 0.
+const splitRecord = 0
+
+// Blob is a value that is stored once for each run, under its hash. It is deleted with its run.
+type Blob struct {
+	Hash  []byte // SHA-256
+	Value []byte
+}
+
+// blobs holds values by hash.
+type blobs map[string][]byte
+
+// selectBlob selects a blob of a run.
+const selectBlob = `SELECT body FROM blob WHERE id = $1 AND hash = $2`
+
+// Split returns an encoded message without its large values of types bytes and string, and each of these values
+// once. If it has none, it returns body itself.
+//
+// The result begins with splitRecord, the number of places, and for each place where a value was removed
+// the number of bytes before it that are not from a value, and the hash; the bytes that are left follow.
+func Split(m proto.Message, body []byte) (record []byte, extracted []Blob) {
+	if len(body) < minBlobSize {
+		return body, nil
+	}
+	places := appendPlaces(nil, m.ProtoReflect().Descriptor(), body, 0)
+	if len(places) == 0 {
+		return body, nil
+	}
+	known := map[string]bool{}
+	head, left, from := binary.AppendUvarint([]byte{splitRecord}, uint64(len(places))), []byte(nil), 0
+	for _, p := range places {
+		value := body[p.from:p.to]
+		sum := sha256.Sum256(value)
+		if !known[string(sum[:])] {
+			known[string(sum[:])] = true
+			extracted = append(extracted, Blob{sum[:], value})
+		}
+		head = append(binary.AppendUvarint(head, uint64(p.from-from)), sum[:]...) //nolint:gosec // places are in order
+		left = append(left, body[from:p.from]...)
+		from = p.to
+	}
+	return append(append(head, left...), body[from:]...), extracted
+}
+
+// place is where a large value is in an encoded message.
+type place struct{ from, to int }
+
+// appendPlaces appends the places of the large values in an encoded message, in order. The message begins
+// at offset at of the whole. It stops at bytes that it cannot parse.
+func appendPlaces(to []place, d protoreflect.MessageDescriptor, body []byte, at int) []place {
+	for len(body) > 0 {
+		number, kind, n := protowire.ConsumeTag(body)
+		if n < 0 {
+			return to
+		}
+		size := protowire.ConsumeFieldValue(number, kind, body[n:])
+		if size < 0 {
+			return to
+		}
+		if f := d.Fields().ByNumber(number); f != nil && kind == protowire.BytesType && size >= minBlobSize {
+			value, _ := protowire.ConsumeBytes(body[n:])
+			start := n + size - len(value)
+			switch {
+			case f.Message() != nil:
+				to = appendPlaces(to, f.Message(), value, at+start)
+			case (f.Kind() == protoreflect.BytesKind || f.Kind() == protoreflect.StringKind) && len(value) >= minBlobSize:
+				to = append(to, place{at + start, at + start + len(value)})
+			}
+		}
+		body, at = body[n+size:], at+n+size
+	}
+	return to
+}
+
+// errSplit means that a split record cannot be read.
+var errSplit = errors.New("the record is truncated or damaged")
+
+// Join returns the encoded message of a stored record; missing has the hashes of its blobs, without which it cannot be
+// read. The error is errSplit.
+func Join(record []byte) (body []byte, missing [][]byte, err error) { return join(record, nil) }
+
+// join returns the encoded message of a stored record. If blobs of it are missing from known, it returns
+// their hashes instead, some maybe more than once. The error is errSplit.
+func join(record []byte, known blobs) (body []byte, missing [][]byte, err error) {
+	if len(record) == 0 || record[0] != splitRecord {
+		return record, nil, nil
+	}
+	rest := record[1:]
+	number := func() uint64 {
+		v, n := binary.Uvarint(rest)
+		if n <= 0 {
+			err = errSplit
+			return 0
+		}
+		rest = rest[n:]
+		return v
+	}
+	count := number()
+	type gap struct {
+		before uint64
+		hash   []byte
+	}
+	var gaps []gap
+	for i := uint64(0); i < count && err == nil; i++ {
+		g := gap{before: number()}
+		if len(rest) < sha256.Size {
+			return nil, nil, errSplit
+		}
+		g.hash, rest = rest[:sha256.Size], rest[sha256.Size:]
+		gaps = append(gaps, g)
+		if _, ok := known[string(g.hash)]; !ok {
+			missing = append(missing, g.hash)
+		}
+	}
+	if err != nil || len(missing) > 0 {
+		return nil, missing, err
+	}
+	for _, g := range gaps {
+		if g.before > uint64(len(rest)) {
+			return nil, nil, errSplit
+		}
+		body = append(append(body, rest[:g.before]...), known[string(g.hash)]...)
+		rest = rest[g.before:]
+	}
+	return append(body, rest...), nil, nil
+}
+
+// readBlobs reads the blobs of a run that are missing from known into it. Blobs that do not exist have an
+// empty value, so that the checksum of their record does not match.
+func readBlobs(ctx context.Context, q db.Querier, root string, hashes [][]byte, known blobs) error {
+	for _, hash := range hashes {
+		if _, ok := known[string(hash)]; ok {
+			continue
+		}
+		var value []byte
+		err := q.Scan(ctx, []any{&value}, selectBlob, root, hash)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		known[string(hash)] = value
+	}
+	return nil
+}
+
+// Joined returns the encoded message of a stored record of a run. The error may be a2a.ErrDataLoss.
+func Joined(ctx context.Context, q db.Querier, root string, n int64, record []byte) ([]byte, error) {
+	known := blobs{}
+	_, missing, err := join(record, known)
+	if err == nil {
+		if err = readBlobs(ctx, q, root, missing, known); err != nil {
+			return nil, err
+		}
+		record, _, err = join(record, known)
+	}
+	if err != nil {
+		return nil, db.DataLoss("record", root, n)
+	}
+	return record, nil
+}
+
+// eachEvent runs a query for the columns seq, scope, sum and body of events of a run, and calls take for
+// each event in order. It may start again from the first row; it calls reset before each start. The error
+// is that of take, of the database, or a2a.ErrDataLoss.
+func eachEvent(ctx context.Context, q db.Querier, root string, reset func(), take func(a2a.Record) error, text string, args ...any) error {
+	known := blobs{}
+	for {
+		var missing [][]byte
+		err := db.Each(ctx, q, func() { reset(); missing = nil }, func(r *sql.Rows) error {
+			rec, more, err := scanEvent(r, root, known)
+			if missing = append(missing, more...); len(missing) > 0 {
+				return err // read on, to find all blobs that are missing
+			}
+			if err != nil {
+				return err
+			}
+			return take(rec)
+		}, text, args...)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		if err := readBlobs(ctx, q, root, missing, known); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package run
+
+import (
+	"cmp"
+	"context"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/store/sqlstore/record"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// live returns the journal in this process that has everything that is recorded of a root: that of an open
+// claim, or of a run that has ended while it was read. Without one it returns nil, and also after a failure of
+// the journal, because another replica may own the run.
+func (s *Runs) live(root string) *journal {
+	s.mu.Lock()
+	j, ended := s.journals[root], s.ended[root]
+	s.mu.Unlock()
+	if j != nil && j.usable() == nil {
+		return j
+	}
+	return ended
+}
+
+// Owned splits a key into root and scope. The error is a2a.ErrNotFound if the root does not belong
+// to the owner.
+func (s *Runs) Owned(ctx context.Context, k a2a.Key) (root, scope string, err error) {
+	root, scope = agent.SplitTask(k.ID)
+	s.mu.Lock()
+	j := cmp.Or(s.journals[root], s.ended[root])
+	s.mu.Unlock()
+	switch {
+	case j == nil:
+		return record.Owned(ctx, s.db.Reader(), k)
+	case j.owner != k.Owner:
+		return "", "", a2a.ErrNotFound
+	}
+	return root, scope, nil
+}
+
+// Claimed reports whether this process drives a root.
+func (s *Runs) Claimed(root string) bool { return s.journal(root) != nil }
+
+// Shown returns the sequence number up to which readers see a root.
+func (s *Runs) Shown(root string) int64 {
+	if j := s.live(root); j != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.durable
+	}
+	return record.Everything
+}
+
+// LiveAgent returns the agent of an owner's root that this process drives; ok is false if it does not.
+func (s *Runs) LiveAgent(k a2a.Key) (id string, ok bool) {
+	j := s.live(k.ID)
+	if j == nil || j.owner != k.Owner {
+		return "", false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.fold == nil {
+		return "", false
+	}
+	return j.fold.Agent(), true
+}
+
+// Page returns committed events of a root after a sequence number, of a scope and below.
+func (s *Runs) Page(ctx context.Context, root, scope string, after int64, limit int) ([]a2a.Record, error) {
+	upTo := record.Everything
+	if j := s.live(root); j != nil {
+		records, durable, ok := j.since(after, scope, limit)
+		if ok {
+			return records, nil
+		}
+		upTo = durable
+	}
+	return record.Events(ctx, s.db.Reader(), root, scope, after, upTo, limit)
+}
+
+// Fold computes the fold of a scope as readers see it.
+func (s *Runs) Fold(ctx context.Context, root, scope string) (*project.Fold, int64, error) {
+	return record.Fold(ctx, s.db.Reader(), root, scope, s.Shown(root))
+}
+
+// LiveTask returns the task of a root that this process drives, as recorded; ok is false if it does not drive it.
+func (s *Runs) LiveTask(ctx context.Context, root string) (t *a2av1.Task, seq int64, ok bool, err error) {
+	j := s.live(root)
+	if j == nil {
+		return nil, 0, false, nil
+	}
+	t, seq, err = j.task(ctx)
+	return t, seq, true, err
+}
+
+// since returns the events that the ring has after a sequence number; ok is false if the ring does
+// not reach back that far. durable is the last sequence number that the journal knows to be
+// recorded. The database may hold more for a moment, which a reader must not see before others do.
+func (j *journal) since(after int64, scope string, limit int) (records []a2a.Record, durable int64, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	records, ok = j.ring.since(after, j.durable, scope, limit)
+	return records, j.durable, ok
+}
+
+// view is the task of an open run as recorded, which may be behind what was appended.
+type view struct {
+	turn chan struct{} // semaphore: its holder may update the view
+	fold *project.Fold // used by the holder of turn, like seq
+	seq  int64
+}
+
+// viewPage is the number of events that are read at once to update a view.
+const viewPage = 512
+
+// task returns the task as recorded.
+func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
+	v := &j.view
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return nil, 0, context.Cause(ctx)
+	}
+	if err := j.s.db.Ready(); err != nil && !j.s.db.Single && !j.fresh(v.seq) {
+		return nil, 0, err // do not make further callers wait for their turn
+	}
+	for {
+		page, err := j.s.Page(ctx, j.root, "", v.seq, viewPage)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, rec := range page {
+			v.fold.Apply(rec.Event)
+			v.seq = rec.Seq
+		}
+		if len(page) < viewPage {
+			break
+		}
+	}
+	if !v.fold.Visible() {
+		return nil, 0, a2a.ErrNotFound
+	}
+	return v.fold.Task(), v.seq, nil
+}
+
+// fresh reports whether the ring has the events after a sequence number, so that the database is
+// not needed.
+func (j *journal) fresh(seq int64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, ok := j.ring.since(seq, j.durable, "", 1)
+	return ok
+}

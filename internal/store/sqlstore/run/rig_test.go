@@ -1,0 +1,86 @@
+package run
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
+	"github.com/agentteams/team-server/internal/store/sqlstore/push"
+	"github.com/agentteams/team-server/internal/store/sqlstore/record"
+	"github.com/agentteams/team-server/internal/testkit/dbtest"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// rig is the runs of a database, without work in the background.
+type rig struct {
+	*Runs
+	*Intake
+	db     *db.DB
+	pushes *push.Pushes
+}
+
+func opened(t testing.TB, url string) *rig {
+	t.Helper()
+	d := dbtest.Open(t, url)
+	s := &rig{db: d, pushes: push.New(d)}
+	s.Runs = New(d, s.pushes)
+	s.Intake = &Intake{DB: d, Claims: s.Runs, Pushes: s.pushes}
+	if s.Stale() {
+		if err := s.AdoptOrphans(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// shown returns the task of a root as readers see it: as this process has recorded it, or as it is stored at its end.
+func (s *rig) shown(t testing.TB, root string) (*a2av1.Task, int64, error) {
+	t.Helper()
+	if task, seq, ok, err := s.LiveTask(context.Background(), root); ok {
+		return task, seq, err
+	}
+	var seq int64
+	var snap []byte
+	q, ctx := s.db.Reader(), context.Background()
+	if err := q.Scan(ctx, []any{&seq, &snap}, `SELECT snap_seq, snap FROM task WHERE id = $1`, root); err != nil {
+		return nil, 0, err
+	}
+	body, err := record.Joined(ctx, q, root, seq, snap)
+	task := &a2av1.Task{}
+	if err == nil {
+		err = proto.Unmarshal(body, task)
+	}
+	return task, seq, err
+}
+
+// TestPostgres_R_003_30_ALookWakesTheOwner: what a look finds changed wakes the watchers of
+// the owner of that root, and no others.
+func TestPostgres_R_003_30_ALookWakesTheOwner(t *testing.T) {
+	s := opened(t, pgtest.URL(t))
+	accepted := &teamv1.Accepted{TaskId: "one", Agent: "a", Message: agent.UserMessage("m", "do it")}
+	if _, _, err := s.Create(t.Context(), a2a.New{Owner: "acme/bob", Accepted: accepted}); err != nil {
+		t.Fatal(err)
+	}
+	if claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil)); err != nil || len(claims) != 1 { // it is looked at
+		t.Fatal(claims, err)
+	}
+	ann, stop := s.db.WatchAll("acme/ann")
+	defer stop()
+	bob, stop := s.db.WatchAll("acme/bob")
+	defer stop()
+	seen, err := s.look(t.Context(), nil)
+	if err != nil || len(seen) != 1 {
+		t.Fatal(seen, err)
+	}
+	if len(bob) != 1 || len(ann) != 0 {
+		t.Errorf("the watcher of the owner has %d signals, that of another one %d", len(bob), len(ann))
+	}
+}

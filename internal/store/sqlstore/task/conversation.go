@@ -1,0 +1,268 @@
+package task
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
+	"github.com/agentteams/team-server/internal/store/sqlstore/record"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Tables are the tables of this package.
+var Tables = []db.Table{
+	{Name: "conversation", Columns: "owner, context_id, last, used", Key: "owner, context_id"},
+	{Name: "history", Columns: "owner, context_id, path, n, task, sum, body", Key: "owner, context_id, path, n"},
+	{Name: "conversation_state", Columns: "owner, context_id, path, n, sum, body", Key: "owner, context_id, path, n"},
+}
+
+// Conversations are what runs remember of their contexts. It implements a2a.Conversations.
+type Conversations struct{ DB *db.DB }
+
+// Statements of conversations.
+const (
+	selectLast    = `SELECT last FROM conversation WHERE owner = $1 AND context_id = $2`
+	selectHistory = `SELECT n, sum, body FROM history WHERE owner = $1 AND context_id = $2 AND path = $3 AND n <= $4 ORDER BY n DESC LIMIT $5`
+	selectState   = `SELECT n, sum, body FROM conversation_state
+WHERE owner = $1 AND context_id = $2 AND path = $3 AND n <= $4 ORDER BY n DESC LIMIT 1`
+	useConversation = `INSERT INTO conversation (owner, context_id, last, used) VALUES ($1, $2, 0, $3)
+ON CONFLICT (owner, context_id) DO UPDATE SET used = excluded.used RETURNING last`
+	countOfTask = `SELECT count(*) FROM (SELECT 1 FROM history WHERE owner = $1 AND context_id = $2 AND task = $3 LIMIT 1) AS first`
+	updateLast  = `UPDATE conversation SET last = $3 WHERE owner = $1 AND context_id = $2`
+	insertEntry = `INSERT INTO history (owner, context_id, path, n, task, sum, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	putState    = `INSERT INTO conversation_state (owner, context_id, path, n, sum, body) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (owner, context_id, path, n) DO UPDATE SET sum = excluded.sum, body = excluded.body`
+)
+
+// threadID returns the id of a conversation for the checksums of its records.
+func threadID(t a2a.Thread) string { return t.Owner + "\x00" + t.ContextID }
+
+// Position implements a2a.Conversations.
+func (s *Conversations) Position(ctx context.Context, t a2a.Thread) (int64, error) {
+	last, err := db.Value[int64](ctx, s.DB.Reader(), selectLast, t.Owner, t.ContextID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return last, err
+}
+
+// Recall implements a2a.Conversations.
+func (s *Conversations) Recall(ctx context.Context, t a2a.Thread, path string, upTo int64) (a2a.Recollection, error) {
+	var r a2a.Recollection
+	q := s.DB.Reader()
+	var err error
+	r.History, err = db.List(ctx, q, func(rows *sql.Rows) (*a2av1.Message, error) {
+		m := &a2av1.Message{}
+		var n, sum int64
+		var body []byte
+		if err := rows.Scan(&n, &sum, &body); err != nil {
+			return m, err
+		}
+		if db.SumOf(threadID(t), n, path, body) != sum || proto.Unmarshal(body, m) != nil {
+			return m, db.DataLoss("entry", t.ContextID, n)
+		}
+		return m, nil
+	}, selectHistory, t.Owner, t.ContextID, path, upTo, int64(agent.HistoryLength))
+	if err != nil {
+		return a2a.Recollection{}, err
+	}
+	slices.Reverse(r.History)
+	if r.State, err = stateOf(ctx, q, t, path, upTo); err != nil {
+		return a2a.Recollection{}, err
+	}
+	return r, nil
+}
+
+// stateOf returns the state of a path as of entry upTo, nil without one. The error may be
+// a2a.ErrDataLoss.
+func stateOf(ctx context.Context, q db.Querier, t a2a.Thread, path string, upTo int64) (map[string]*structpb.Value, error) {
+	var n, sum int64
+	var body []byte
+	err := q.Scan(ctx, []any{&n, &sum, &body}, selectState, t.Owner, t.ContextID, path, upTo)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	state := &structpb.Struct{}
+	if db.SumOf(threadID(t), n, path, body) != sum || proto.Unmarshal(body, state) != nil {
+		return nil, db.DataLoss("state", t.ContextID, n)
+	}
+	return state.GetFields(), nil
+}
+
+// Remember implements a2a.Conversations.
+func (s *Conversations) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchange) error {
+	if t.Owner == "" || t.ContextID == "" || e.Task == "" {
+		return errors.New("remember an exchange: it needs an owner, a context and a task")
+	}
+	if err := s.DB.Ready(); err != nil { // fail at once, not after all attempts
+		return err
+	}
+	w := &exchange{db: s.DB, thread: t, task: e.Task, by: e.By}
+	size, err := w.encode()
+	if err != nil {
+		return err
+	}
+	return s.DB.Await(ctx, &db.Op{Size: size, Account: a2a.AccountOf(t.Owner), Plan: func(ctx context.Context, q db.Querier) error {
+		w.q = q
+		return w.write(ctx)
+	}})
+}
+
+// exchange writes an exchange to its conversation, whose row it has locked.
+type exchange struct {
+	db     *db.DB
+	thread a2a.Thread
+	task   string
+	by     []a2a.Contribution
+	bodies [][][]byte // the encoded messages, by contribution
+	q      db.Querier
+	last   int64
+}
+
+// encode encodes the messages, and returns their size in bytes.
+func (w *exchange) encode() (size int, err error) {
+	for _, c := range w.by {
+		var bodies [][]byte
+		for _, m := range c.Messages {
+			body, err := proto.Marshal(m)
+			if err != nil {
+				return 0, fmt.Errorf("encode an entry of %s: %w", w.task, err)
+			}
+			bodies = append(bodies, body)
+			size += len(body)
+		}
+		w.bodies = append(w.bodies, bodies)
+	}
+	return size, nil
+}
+
+// write adds the exchange, unless an exchange of the task is recorded already: by an earlier
+// attempt whose reply was lost, or by an earlier owner of the run.
+func (w *exchange) write(ctx context.Context) error {
+	t := w.thread
+	err := w.q.Scan(ctx, []any{&w.last}, useConversation, t.Owner, t.ContextID, w.db.Millis())
+	if err != nil {
+		return err
+	}
+	known, err := db.Value[int](ctx, w.q, countOfTask, t.Owner, t.ContextID, w.task)
+	if err != nil || known > 0 {
+		return err
+	}
+	for i, c := range w.by {
+		if err := w.entries(ctx, c.Path, w.bodies[i]); err != nil {
+			return err
+		}
+	}
+	for _, c := range w.by { // numbered like the last entry, so that readers see all or nothing
+		if err := w.state(ctx, c); err != nil {
+			return err
+		}
+	}
+	return db.Exec(ctx, w.q, db.With(updateLast, t.Owner, t.ContextID, w.last))
+}
+
+// entries adds what a path was asked and answered, and deletes its oldest entries beyond the limit.
+func (w *exchange) entries(ctx context.Context, path string, bodies [][]byte) error {
+	t := w.thread
+	for _, body := range bodies {
+		w.last++
+		if _, err := w.q.Exec(ctx, insertEntry, t.Owner, t.ContextID, path, w.last, w.task, db.SumOf(threadID(t), w.last, path, body), body); err != nil {
+			return err
+		}
+	}
+	return w.trim(ctx, "history", path)
+}
+
+// state stores the changed state of a path.
+func (w *exchange) state(ctx context.Context, c a2a.Contribution) error {
+	if len(c.State) == 0 {
+		return nil
+	}
+	t := w.thread
+	have, err := stateOf(ctx, w.q, t, c.Path, record.Everything)
+	if errors.Is(err, a2a.ErrDataLoss) { // start again, or nothing could be added any more
+		w.db.Log.Warn("the state of a conversation is damaged; it begins anew", zap.String("owner", t.Owner), zap.String("path", c.Path), zap.Error(err))
+	} else if err != nil {
+		return err
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(&structpb.Struct{Fields: a2a.Merged(have, c.State)})
+	if err != nil {
+		return db.Refuse(fmt.Errorf("encode the state of %s: %w", w.task, err))
+	}
+	_, err = w.q.Exec(ctx, putState,
+		t.Owner, t.ContextID, c.Path, w.last, db.SumOf(threadID(t), w.last, c.Path, body), body)
+	if err != nil {
+		return err
+	}
+	return w.trim(ctx, "conversation_state", c.Path)
+}
+
+// trim deletes the oldest rows of a path beyond the limit.
+func (w *exchange) trim(ctx context.Context, table, path string) error {
+	if w.last <= a2a.KeptEntries {
+		return nil
+	}
+	const rows = ` WHERE owner = $1 AND context_id = $2 AND path = $3`
+	return db.Exec(ctx, w.q, db.With(`DELETE FROM `+table+rows+` AND n <= (SELECT n FROM `+table+rows+` ORDER BY n DESC LIMIT 1 OFFSET $4)`,
+		w.thread.Owner, w.thread.ContextID, path, int64(a2a.KeptEntries)))
+}
+
+// retainThreads is how many conversations are deleted in one transaction.
+const retainThreads = 16
+
+// unusedThread is the condition for conversations to which nothing was added since a time, $1, and in which no
+// task is open.
+var unusedThread = `used < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.owner = conversation.owner AND task.context_id = conversation.context_id AND ` + record.OpenStates + `)`
+
+// Forget deletes conversations to which nothing was added since a time, unless a task in them is open.
+func (s *Conversations) Forget(ctx context.Context, before time.Time) error {
+	for {
+		if more, err := s.forgetThreads(ctx, before.UnixMilli()); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// forgetThreads deletes a batch of conversations. more reports whether there may be further ones.
+func (s *Conversations) forgetThreads(ctx context.Context, before int64) (more bool, err error) {
+	threads, err := db.Rows(ctx, s.DB.Reader(), func(t *a2a.Thread) []any { return []any{&t.Owner, &t.ContextID} }, `SELECT owner, context_id FROM conversation WHERE `+unusedThread+` ORDER BY used, owner, context_id LIMIT $2`, before, int64(retainThreads))
+	if err != nil || len(threads) == 0 {
+		return false, err
+	}
+	err = s.DB.Do(ctx, func(ctx context.Context, q db.Querier) error {
+		for _, t := range threads {
+			if err := forgetThread(ctx, q, t, before); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return len(threads) == retainThreads, err
+}
+
+// forgetThread deletes a conversation, unless it was used in the meantime.
+func forgetThread(ctx context.Context, q db.Querier, t a2a.Thread, before int64) error {
+	gone, err := q.Exec(ctx, `DELETE FROM conversation WHERE owner = $2 AND context_id = $3 AND `+unusedThread, before, t.Owner, t.ContextID)
+	if err != nil || gone == 0 {
+		return err
+	}
+	for _, table := range []string{"history", "conversation_state"} {
+		if _, err := q.Exec(ctx, `DELETE FROM `+table+` WHERE owner = $1 AND context_id = $2`, t.Owner, t.ContextID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

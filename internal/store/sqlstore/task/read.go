@@ -1,0 +1,139 @@
+// Package task has tasks as callers see them: one by one, in lists, as questions, and the conversations that they
+// belong to.
+package task
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/store/sqlstore/db"
+	"github.com/agentteams/team-server/internal/store/sqlstore/record"
+	"github.com/agentteams/team-server/internal/store/sqlstore/run"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Tasks are the root tasks of a database and what is below them. It implements the part of a2a.Store that reads,
+// a2a.Overview and a2a.Approvals.
+type Tasks struct {
+	DB     *db.DB
+	Claims *run.Runs
+	totals totals
+}
+
+// selectAgent selects the agent of an owner's task.
+const selectAgent = `SELECT agent FROM task WHERE id = $1 AND owner = $2`
+
+// Watch implements a2a.Store. The id of a child stands for its root.
+func (s *Tasks) Watch(id string) (wake <-chan struct{}, stop func()) {
+	root, _ := agent.SplitTask(id)
+	return s.Claims.WatchRoot(root)
+}
+
+// Events returns at most limit committed events after a sequence number, of the key's scope and
+// below. It also returns those of a task that is not visible yet, because the sender of its message
+// waits for them.
+func (s *Tasks) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	root, scope, err := s.Claims.Owned(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	return s.Claims.Page(ctx, root, scope, after, limit)
+}
+
+// Task returns the A2A task and the sequence number of the last event that it includes.
+func (s *Tasks) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+	root, scope, err := s.Claims.Owned(ctx, k)
+	if err != nil {
+		return nil, 0, err
+	}
+	if scope != "" {
+		return s.child(ctx, root, scope)
+	}
+	if t, seq, ok, err := s.Claims.LiveTask(ctx, root); ok {
+		return t, seq, err
+	}
+	var r taskRow
+	err = s.DB.Reader().Scan(ctx, r.dest(), taskColumns+` WHERE task.id = $1`, root)
+	if err != nil {
+		return nil, 0, db.NotFound(err)
+	}
+	return s.taskOf(ctx, &r)
+}
+
+// Agent returns the id of the agent that a root task was sent to.
+func (s *Tasks) Agent(ctx context.Context, k a2a.Key) (id string, err error) {
+	if id, ok := s.Claims.LiveAgent(k); ok {
+		return id, nil
+	}
+	err = s.DB.Reader().Scan(ctx, []any{&id}, selectAgent, k.ID, k.Owner)
+	return id, db.NotFound(err)
+}
+
+// taskRow is a row of the table task, with columns of its run.
+type taskRow struct {
+	id                                   string
+	visible, statusAt, snapSeq, sum, seq int64
+	snap                                 []byte
+	dropped                              bool // snap exists, but was not kept
+	parked                               sql.NullString
+}
+
+// taskColumns selects the columns of a taskRow.
+const taskColumns = `SELECT task.id, visible, status_at, snap_seq, snap_sum, snap, seq, parked FROM task JOIN run ON run.id = task.id`
+
+// smallTaskColumns is like taskColumns, without large snapshots.
+var smallTaskColumns = strings.Replace(taskColumns, " snap,", fmt.Sprintf(" CASE WHEN length(snap) <= %d THEN snap END,", smallSnap), 1)
+
+// dest returns the destinations for a scan of taskColumns.
+func (r *taskRow) dest() []any {
+	return []any{&r.id, &r.visible, &r.statusAt, &r.snapSeq, &r.sum, &r.snap, &r.seq, &r.parked}
+}
+
+// taskOf returns the task of a row and the sequence number of the last event that it includes. It
+// uses the snapshot if that is current, and otherwise computes the task from the events, of which
+// there may be more by then.
+func (s *Tasks) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, error) {
+	if r.visible == 0 {
+		return nil, 0, a2a.ErrNotFound
+	}
+	if r.snapSeq == r.seq && r.snap != nil {
+		t := &a2av1.Task{}
+		body, err := record.Joined(ctx, s.DB.Reader(), r.id, r.snapSeq, r.snap)
+		if err != nil {
+			return nil, 0, err
+		}
+		if db.SumOf(r.id, r.snapSeq, "", body) != r.sum || proto.Unmarshal(body, t) != nil {
+			return nil, 0, db.DataLoss("task", r.id, r.snapSeq)
+		}
+		return a2a.Parked(t, r.parked.String), r.seq, nil
+	}
+	f, seq, err := s.Claims.Fold(ctx, r.id, "")
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case seq == 0: // deleted after its row was read, or lost
+		return nil, 0, db.DataLoss("the journal behind event", r.id, 0)
+	}
+	return a2a.Parked(f.Task(), r.parked.String), seq, nil
+}
+
+// child computes the task of a scope below a root.
+func (s *Tasks) child(ctx context.Context, root, scope string) (*a2av1.Task, int64, error) {
+	f, seq, err := s.Claims.Fold(ctx, root, scope)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !f.Visible() {
+		return nil, 0, a2a.ErrNotFound
+	}
+	return f.Task(), seq, nil
+}
