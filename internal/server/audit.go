@@ -1,37 +1,12 @@
 package server
 
 import (
-	"context"
 	"errors"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// Audits implements the audit service, like *audit.Service. The context carries the caller and errors
-// are reported as described at Handler. Implementations are safe for concurrent use.
-type Audits interface {
-	ListAudit(context.Context, *teamv1.ListAuditRequest) (*teamv1.ListAuditResponse, error)
-	VerifyAudit(context.Context, *teamv1.VerifyAuditRequest) (*teamv1.VerifyAuditResponse, error)
-}
-
-// auditService is the gRPC and REST service for the audit log.
-type auditService struct {
-	teamv1.UnimplementedAuditServiceServer
-	*Server
-}
-
-// ListAudit returns a page of records.
-func (s auditService) ListAudit(ctx context.Context, req *teamv1.ListAuditRequest) (*teamv1.ListAuditResponse, error) {
-	return unary(ctx, s.Server, "ListAudit", false, req, s.config.Audits.ListAudit)
-}
-
-// VerifyAudit checks a chain.
-func (s auditService) VerifyAudit(ctx context.Context, req *teamv1.VerifyAuditRequest) (*teamv1.VerifyAuditResponse, error) {
-	return unary(ctx, s.Server, "VerifyAudit", false, req, s.config.Audits.VerifyAudit)
-}
 
 // recordSignIn records that the credentials of a call were refused. A call without credentials is not
 // recorded.

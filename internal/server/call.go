@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -46,33 +47,38 @@ type call struct {
 	span   *tracing.Request
 }
 
-// unary runs a call with one response. If lasts is true, the call waits for work to end: its
-// timeout is maxTime instead of quickTime, and it is canceled when the server stops.
-func unary[Req, Resp proto.Message](ctx context.Context, s *Server, method string, lasts bool, req Req,
-	do func(context.Context, Req) (Resp, error),
-) (resp Resp, err error) {
-	c := s.begin(ctx, method, lasts)
-	defer c.end(&err)
-	wait := quickTime
+// lasting has the methods with one response that wait for work to end.
+var lasting = map[string]bool{"SendMessage": true, "CancelTask": true, "Process": true, "Cancel": true, "StopCollaboration": true}
+
+// unary runs a call with one response. If it waits for work to end, its timeout is maxTime instead of quickTime, and it is
+// canceled when the server stops.
+func (s *Server) unary(ctx context.Context, method string, req proto.Message, do grpc.UnaryHandler) (resp any, err error) {
+	lasts, wait := lasting[method], quickTime
 	if lasts {
 		wait = maxTime
 	}
+	c := s.begin(ctx, method, lasts)
+	defer c.end(&err)
 	bounded, cancel := context.WithTimeout(c.ctx, wait)
 	defer cancel()
 	if bounded, err = c.check(bounded, req); err != nil {
-		return resp, err
+		return nil, err
 	}
 	c.in.record.setNames(req)
 	if resp, err = do(bounded, req); err != nil {
-		return resp, err
+		return nil, err
 	}
-	c.in.record.setNames(resp)
-	resp, _ = Reduce(resp, c.in.baseURL()).(Resp)
-	n, err := wire.Fits(resp)
+	answer, ok := resp.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%s has returned %T", method, resp)
+	}
+	c.in.record.setNames(answer)
+	answer = Reduce(answer, c.in.baseURL())
+	n, err := wire.Fits(answer)
 	if err == nil {
 		err = c.in.held.respond(bounded, n, lasts)
 	}
-	return resp, err
+	return answer, err
 }
 
 // stream runs a streaming call: it calls open and sends the updates one after the other. It

@@ -57,11 +57,11 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 	in.open, in.version = true, nil
 	req := &a2av1.GetExtendedAgentCardRequest{Tenant: params["tenant"]}
 	public := false
-	read := func(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (card *a2av1.AgentCard, err error) {
+	resp, err := s.unary(withInbound(r.Context(), &in), "AgentCard", req, func(ctx context.Context, _ any) (card any, err error) {
 		card, public, err = s.h.Card(ctx, req.GetTenant())
 		return card, err
-	}
-	card, err := unary(withInbound(r.Context(), &in), s, "AgentCard", false, req, read)
+	})
+	card, _ := resp.(*a2av1.AgentCard)
 	h := w.Header()
 	if public || err != nil {
 		allowAllOrigins(h)

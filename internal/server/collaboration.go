@@ -10,53 +10,12 @@ import (
 // carries the caller and errors are reported as described at Handler. Implementations are
 // safe for concurrent use.
 type Collaborations interface {
-	StartCollaboration(context.Context, *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error)
-	GetCollaborationStatus(context.Context, *teamv1.GetCollaborationStatusRequest) (*teamv1.GetCollaborationStatusResponse, error)
-	ListCollaborations(context.Context, *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error)
-	PauseCollaboration(context.Context, *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error)
-	ResumeCollaboration(context.Context, *teamv1.ResumeCollaborationRequest) (*teamv1.ResumeCollaborationResponse, error)
-	StopCollaboration(context.Context, *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error)
+	teamv1.CollaborationServiceServer
 	// Delete calls remove, which deletes the team, once no collaborations of the team are
 	// running. With force it stops those that run.
 	Delete(ctx context.Context, team string, force bool, remove func(context.Context) error) error
 	// Describe adds what the collaborations of a team are doing to the team's status.
 	Describe(ctx context.Context, team string, to *teamv1.GetTeamStatusResponse) error
-}
-
-// collaborationService is the gRPC and REST service for collaborations.
-type collaborationService struct {
-	teamv1.UnimplementedCollaborationServiceServer
-	*Server
-}
-
-// StartCollaboration starts a collaboration.
-func (s collaborationService) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) (*teamv1.StartCollaborationResponse, error) {
-	return unary(ctx, s.Server, "StartCollaboration", false, req, s.config.Collaborations.StartCollaboration)
-}
-
-// GetCollaborationStatus returns the status of a collaboration.
-func (s collaborationService) GetCollaborationStatus(ctx context.Context, req *teamv1.GetCollaborationStatusRequest) (*teamv1.GetCollaborationStatusResponse, error) {
-	return unary(ctx, s.Server, "GetCollaborationStatus", false, req, s.config.Collaborations.GetCollaborationStatus)
-}
-
-// ListCollaborations returns a page of the caller's collaborations.
-func (s collaborationService) ListCollaborations(ctx context.Context, req *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error) {
-	return unary(ctx, s.Server, "ListCollaborations", false, req, s.config.Collaborations.ListCollaborations)
-}
-
-// PauseCollaboration pauses a collaboration: no new work starts, and running work finishes.
-func (s collaborationService) PauseCollaboration(ctx context.Context, req *teamv1.PauseCollaborationRequest) (*teamv1.PauseCollaborationResponse, error) {
-	return unary(ctx, s.Server, "PauseCollaboration", false, req, s.config.Collaborations.PauseCollaboration)
-}
-
-// ResumeCollaboration resumes a paused collaboration.
-func (s collaborationService) ResumeCollaboration(ctx context.Context, req *teamv1.ResumeCollaborationRequest) (*teamv1.ResumeCollaborationResponse, error) {
-	return unary(ctx, s.Server, "ResumeCollaboration", false, req, s.config.Collaborations.ResumeCollaboration)
-}
-
-// StopCollaboration stops a collaboration and returns its results once it has ended.
-func (s collaborationService) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) (*teamv1.StopCollaborationResponse, error) {
-	return unary(ctx, s.Server, "StopCollaboration", true, req, s.config.Collaborations.StopCollaboration)
 }
 
 // teamsWithCollaborations wraps Teams: it considers the collaborations of a team when the

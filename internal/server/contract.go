@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -21,14 +22,14 @@ const contractBase = "/team/v1/contract/"
 func isContract(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, contractBase) }
 
 func (s *Server) contractRoutes() []route {
-	c := collaborationService{Server: s}
+	c := teamv1.NewCollaborationServiceClient(local{s})
 	routes := []route{
 		{"POST", contractBase + "start_collaboration", contract(s, collab.ReadStart, c.StartCollaboration, collab.RenderStart)},
 		{"POST", contractBase + "get_collaboration_status", contract(s, collab.ReadStatus, c.GetCollaborationStatus, collab.RenderStatus)},
 		{"POST", contractBase + "stop_collaboration", contract(s, collab.ReadStop, c.StopCollaboration, collab.RenderStop)},
 	}
 	if s.config.Teams != nil {
-		routes = append(routes, route{"POST", contractBase + "create_team", contract(s, readTeam, s.teams().CreateTeam, collab.RenderTeam)})
+		routes = append(routes, route{"POST", contractBase + "create_team", contract(s, readTeam, teamv1.NewTeamServiceClient(local{s}).CreateTeam, collab.RenderTeam)})
 	}
 	return routes
 }
@@ -46,7 +47,7 @@ func readTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
 
 // contract returns the handler of a contract call: read converts the body to a request, and
 // render converts the response to a body.
-func contract[Req, Resp, Body any](s *Server, read func(*structpb.Struct) (Req, error), call func(context.Context, Req) (Resp, error), render func(Resp) Body) runtime.HandlerFunc {
+func contract[Req, Resp, Body any](s *Server, read func(*structpb.Struct) (Req, error), call func(context.Context, Req, ...grpc.CallOption) (Resp, error), render func(Resp) Body) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 		resp, err := func() (resp Resp, err error) {
 			b, err := readAll(r.Body)

@@ -21,8 +21,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -46,52 +44,9 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 		runtime.WithMiddlewares(s.readBody),
 		runtime.WithForwardResponseOption(setPrivate),
 	)
-	if err := a2av1.RegisterA2AServiceHandlerServer(context.Background(), mux, s); err != nil {
-		return nil, fmt.Errorf("registering the A2A service: %w", err)
-	}
-	if err := teamv1.RegisterAgentServiceHandlerServer(context.Background(), mux, s); err != nil {
-		return nil, fmt.Errorf("registering the Agent service: %w", err)
-	}
-	if s.config.Teams != nil {
-		t := s.teams()
-		if err := errors.Join(teamv1.RegisterTeamServiceHandlerServer(context.Background(), mux, t),
-			teamv1.RegisterRegistryServiceHandlerServer(context.Background(), mux, t)); err != nil {
-			return nil, fmt.Errorf("registering the Team service: %w", err)
-		}
-	}
-	if s.config.Monitor != nil {
-		if err := teamv1.RegisterMonitorServiceHandlerServer(context.Background(), mux, monitorService{Server: s}); err != nil {
-			return nil, fmt.Errorf("registering the monitor service: %w", err)
-		}
-	}
-	if s.config.Collaborations != nil {
-		if err := teamv1.RegisterCollaborationServiceHandlerServer(context.Background(), mux, collaborationService{Server: s}); err != nil {
-			return nil, fmt.Errorf("registering the collaboration service: %w", err)
-		}
-	}
-	if s.config.Halts != nil {
-		if err := teamv1.RegisterHaltServiceHandlerServer(context.Background(), mux, haltService{Server: s}); err != nil {
-			return nil, fmt.Errorf("registering the halt service: %w", err)
-		}
-	}
-	if s.config.Board != nil {
-		if err := teamv1.RegisterBoardServiceHandlerServer(context.Background(), mux, boardService{Server: s}); err != nil {
-			return nil, fmt.Errorf("registering the board service: %w", err)
-		}
-	}
-	if s.config.Accounts != nil {
-		if err := teamv1.RegisterAccountServiceHandlerServer(context.Background(), mux, accountService{Server: s}); err != nil {
-			return nil, fmt.Errorf("registering the account service: %w", err)
-		}
-	}
-	if s.config.Audits != nil {
-		if err := teamv1.RegisterAuditServiceHandlerServer(context.Background(), mux, auditService{Server: s}); err != nil {
-			return nil, fmt.Errorf("registering the audit service: %w", err)
-		}
-	}
-	if s.config.Keys != nil {
-		if err := teamv1.RegisterKeyServiceHandlerServer(context.Background(), mux, keyService{Server: s}); err != nil {
-			return nil, fmt.Errorf("registering the key service: %w", err)
+	for _, of := range s.services() {
+		if err := of.gateway(mux, local{s}); err != nil {
+			return nil, fmt.Errorf("registering %s: %w", of.desc.ServiceName, err)
 		}
 	}
 	for _, r := range s.routes() {

@@ -89,33 +89,8 @@ func (s *Server) newGRPC() *grpc.Server {
 		options = append(options, grpc.StatsHandler(grpcRecorder{s}))
 	}
 	g := grpc.NewServer(options...)
-	g.RegisterService(readable(&a2av1.A2AService_ServiceDesc), s)
-	g.RegisterService(readable(&teamv1.AgentService_ServiceDesc), s)
-	if s.config.Teams != nil {
-		t := s.teams()
-		g.RegisterService(readable(&teamv1.TeamService_ServiceDesc), t)
-		g.RegisterService(readable(&teamv1.RegistryService_ServiceDesc), t)
-	}
-	if s.config.Monitor != nil {
-		g.RegisterService(readable(&teamv1.MonitorService_ServiceDesc), monitorService{Server: s})
-	}
-	if s.config.Collaborations != nil {
-		g.RegisterService(readable(&teamv1.CollaborationService_ServiceDesc), collaborationService{Server: s})
-	}
-	if s.config.Halts != nil {
-		g.RegisterService(readable(&teamv1.HaltService_ServiceDesc), haltService{Server: s})
-	}
-	if s.config.Board != nil {
-		g.RegisterService(readable(&teamv1.BoardService_ServiceDesc), boardService{Server: s})
-	}
-	if s.config.Accounts != nil {
-		g.RegisterService(readable(&teamv1.AccountService_ServiceDesc), accountService{Server: s})
-	}
-	if s.config.Audits != nil {
-		g.RegisterService(readable(&teamv1.AuditService_ServiceDesc), auditService{Server: s})
-	}
-	if s.config.Keys != nil {
-		g.RegisterService(readable(&teamv1.KeyService_ServiceDesc), keyService{Server: s})
+	for _, of := range s.services() {
+		g.RegisterService(readable(of.desc), of.on)
 	}
 	brief := briefServices{Server: g, s: s}
 	healthpb.RegisterHealthServer(brief, &health{server: s})
@@ -291,7 +266,7 @@ func (s *Server) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServe
 	if err := grpc.SetHeader(ctx, headers(ctx)); err != nil {
 		return nil, left(ctx, err)
 	}
-	if resp, err = next(ctx, req); err != nil {
+	if resp, err = s.aroundCall(ctx, req, info, next); err != nil {
 		return nil, err
 	}
 	return s.framed(in, resp)

@@ -84,7 +84,7 @@ func (h *health) status(ctx context.Context, service string) (healthpb.HealthChe
 	if !ok {
 		return 0, status.Errorf(codes.NotFound, "unknown service %.64q; use \"\" for the server or %s<id> for an agent", service, teamService)
 	}
-	resp, err := h.server.HealthCheck(ctx, &teamv1.HealthCheckRequest{AgentId: id})
+	resp, err := teamv1.NewAgentServiceClient(local{h.server}).HealthCheck(ctx, &teamv1.HealthCheckRequest{AgentId: id})
 	return serving(resp.GetHealthy()), err
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -32,13 +31,13 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 		s.writeRPC(w, s.rpcFailure(r, req, wire.Status(wire.Invalid("", fault.Message)), fault))
 		return
 	}
-	switch method, ok := s.rpc[req.Method]; {
+	switch _, ok := s.methods[rpcService+req.Method]; {
 	case req.Notification:
 		s.serveNotification(w, r, req, params)
 	case s.methodV03(req.Method) || inboundOf(r.Context()).wantsV03() && !inboundOf(r.Context()).settings.noV03:
 		s.serveRPCV03(w, r, req, params)
 	case ok:
-		s.callRPC(w, r, req, method, params)
+		s.callRPC(w, r, req, params)
 	case req.Method == "SendStreamingMessage":
 		in := &a2av1.SendMessageRequest{}
 		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
@@ -85,11 +84,7 @@ func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[s
 		_, err := s.v03[name](s, asV03(ctx), req.Params, params)
 		return err
 	}
-	method, ok := s.rpc[name]
-	if !ok {
-		return noMethod(req.Method).Err()
-	}
-	_, err := method(s, ctx, func(v any) error { return readParams(req, v, params) }, nil)
+	_, err := s.invoke(ctx, rpcService+name, func(v any) error { return readParams(req, v, params) })
 	return err
 }
 
@@ -137,17 +132,8 @@ func urlRPC(r *http.Request, in *inbound) *url.URL {
 	return &to
 }
 
-// rpcMethods returns the handlers of the methods with one response, by gRPC method name.
-func rpcMethods() map[string]grpc.MethodHandler {
-	methods := map[string]grpc.MethodHandler{}
-	for _, m := range a2av1.A2AService_ServiceDesc.Methods {
-		methods[m.MethodName] = m.Handler
-	}
-	return methods
-}
-
-func (s *Server) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, method grpc.MethodHandler, params map[string]string) {
-	resp, err := method(s, r.Context(), func(v any) error { return readParams(req, v, params) }, nil)
+func (s *Server) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+	resp, err := s.invoke(r.Context(), rpcService+req.Method, func(v any) error { return readParams(req, v, params) })
 	if err != nil {
 		s.failRPC(w, r, req, wire.Status(err))
 		return

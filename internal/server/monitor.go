@@ -23,30 +23,18 @@ type Monitor interface {
 	AnswerQuestion(context.Context, *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error)
 }
 
-// monitorService is the gRPC and REST service of the monitor.
+// monitorService is the gRPC service of the monitor.
 type monitorService struct {
-	teamv1.UnimplementedMonitorServiceServer
+	Monitor
 	*Server
 }
 
-// GetTrace returns the steps of a task, with the decisions that led to them.
-func (s monitorService) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
-	return unary(ctx, s.Server, "GetTrace", false, req, s.config.Monitor.GetTrace)
-}
-
-// ListCosts returns what tasks have spent in a period.
-func (s monitorService) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (*teamv1.ListCostsResponse, error) {
-	return unary(ctx, s.Server, "ListCosts", false, req, s.config.Monitor.ListCosts)
-}
-
-// ListQuestions returns a page of the questions that wait for people.
-func (s monitorService) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
-	return unary(ctx, s.Server, "ListQuestions", false, req, s.config.Monitor.ListQuestions)
-}
-
-// AnswerQuestion answers a question.
-func (s monitorService) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error) {
-	return unary(ctx, s.Server, "AnswerQuestion", false, req, s.config.Monitor.AnswerQuestion)
+// monitor returns the service of the monitor, nil if it is not served.
+func (s *Server) monitor() any {
+	if s.config.Monitor == nil {
+		return nil
+	}
+	return monitorService{s.config.Monitor, s}
 }
 
 // WatchTeam streams a snapshot of a team and then its changes.
@@ -61,7 +49,7 @@ func (s monitorService) watchTeam(ctx context.Context, req *teamv1.WatchTeamRequ
 		if at := inboundOf(ctx).cursor; len(at) == 1 && at[0] != "" {
 			req.Cursor = at[0]
 		}
-		return s.config.Monitor.WatchTeam(ctx, req)
+		return s.Monitor.WatchTeam(ctx, req)
 	}
 	return stream(ctx, s.Server, "WatchTeam", req, open, begin, send)
 }
@@ -80,7 +68,7 @@ func (s monitorService) watchTask(ctx context.Context, req *teamv1.WatchTaskRequ
 			return nil, err
 		}
 		req.After = after
-		return s.config.Monitor.WatchTask(ctx, req)
+		return s.Monitor.WatchTask(ctx, req)
 	}
 	return stream(ctx, s.Server, "WatchTask", req, open, begin, func(r *teamv1.WatchTaskResponse) error {
 		if r.GetSnapshot() != nil {
@@ -127,7 +115,7 @@ func (s *Server) monitorRoutes() []route {
 		return nil
 	}
 	const base = "/team/v1/monitor"
-	m := monitorService{Server: s}
+	m := monitorService{s.config.Monitor, s}
 	return []route{
 		{"GET", base + "/teams/{team_id}:watch", m.serveWatchTeam},
 		{"GET", base + "/tasks/{task_id}:watch", m.serveWatchTask},

@@ -33,7 +33,7 @@ func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[st
 	in.version = []string{a2a.ProtocolVersion}
 	req := &a2av1.GetTaskRequest{Tenant: params["tenant"], Id: params["id"]}
 	var part *a2av1.Part
-	_, err := unary(withInbound(r.Context(), &in), s, "GetPart", false, req, func(ctx context.Context, req *a2av1.GetTaskRequest) (_ *emptypb.Empty, err error) {
+	_, err := s.unary(withInbound(r.Context(), &in), "GetPart", req, func(ctx context.Context, _ any) (_ any, err error) {
 		part, err = s.h.Part(ctx, req.GetTenant(), req.GetId(), func(p *a2av1.Part) bool { return PartDigest(p) == params["digest"] })
 		return &emptypb.Empty{}, err
 	})

@@ -24,7 +24,7 @@ func queryTarget(t *testing.T) string {
 }
 
 // costly has one account.
-type costly struct{ server.Accounts }
+type costly struct{ teamv1.AccountServiceServer }
 
 func (costly) ListAccounts(context.Context, *teamv1.ListAccountsRequest) (*teamv1.ListAccountsResponse, error) {
 	return &teamv1.ListAccountsResponse{}, nil

@@ -38,17 +38,17 @@ type Config struct {
 	// Collaborations implements the collaboration service. If nil, it is not served.
 	Collaborations Collaborations
 	// Board implements the board service. If nil, it is not served.
-	Board Board
+	Board teamv1.BoardServiceServer
 	// Accounts implements the account service. If nil, it is not served.
-	Accounts Accounts
+	Accounts teamv1.AccountServiceServer
 	// Keys implements the key service. If nil, it is not served.
-	Keys Keys
+	Keys teamv1.KeyServiceServer
 	// Audits implements the audit service. If nil, it is not served.
-	Audits Audits
+	Audits teamv1.AuditServiceServer
 	// Refused records refused calls in the audit log; nil records nothing.
 	Refused *audit.Refusals
 	// Halts implements the halt service. If nil, it is not served.
-	Halts Halts
+	Halts teamv1.HaltServiceServer
 	// Auth says who calls. If it is nil every caller is local/local, and the server listens on
 	// loopback only. It then accepts HTTP requests only if their Host is localhost, a loopback
 	// address or the host of PublicURL. A request that a page sent must also come from a page
@@ -139,9 +139,6 @@ type Listeners struct {
 
 // Server serves one Handler. Serve may be called once.
 type Server struct {
-	a2av1.UnimplementedA2AServiceServer
-	teamv1.UnimplementedAgentServiceServer
-
 	config   Config // Reload does not change it
 	settings atomic.Pointer[settings]
 	h        Handler
@@ -151,7 +148,8 @@ type Server struct {
 	open        map[string]bool // paths that need no key
 	calls       *calls
 	connections *connections
-	rpc         map[string]grpc.MethodHandler
+	methods     map[string]method      // with one response, by full name
+	tasks       a2av1.A2AServiceClient // calls the A2A service
 	v03         map[string]unaryV03
 	cards       cards
 	// openAPI is the description of the REST API, in JSON.
@@ -189,7 +187,7 @@ func New(config Config) (*Server, error) {
 	s.connections.limit(&config)
 	s.settings.Store(config.settings(config.Log))
 	s.closing, s.close = context.WithCancelCause(context.Background())
-	s.rpc = rpcMethods()
+	s.methods, s.tasks = methodsOf(s.services()), a2av1.NewA2AServiceClient(local{s})
 	s.v03 = unaryMethodsV03()
 	var err error
 	if s.openAPI, err = openAPI(config.Version); err != nil {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -26,7 +27,7 @@ type unaryV03 func(s *Server, ctx context.Context, params []byte, tenant map[str
 
 // callV03 returns the unaryV03 of a method that decodes requests with read and encodes
 // responses with write.
-func callV03[Req, Resp any](read func([]byte) (Req, error), call func(*Server, context.Context, Req) (Resp, error), write func(Resp) ([]byte, error)) unaryV03 {
+func callV03[Req, Resp any](read func([]byte) (Req, error), call func(a2av1.A2AServiceClient, context.Context, Req, ...grpc.CallOption) (Resp, error), write func(Resp) ([]byte, error)) unaryV03 {
 	return func(s *Server, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error) {
 		req, err := read(params)
 		if err != nil {
@@ -35,7 +36,7 @@ func callV03[Req, Resp any](read func([]byte) (Req, error), call func(*Server, c
 		if err := setTenantOf(req, tenant); err != nil {
 			return nil, err
 		}
-		resp, err := call(s, ctx, req)
+		resp, err := call(s.tasks, ctx, req)
 		if err != nil {
 			return nil, err
 		}
@@ -48,15 +49,15 @@ func callV03[Req, Resp any](read func([]byte) (Req, error), call func(*Server, c
 func unaryMethodsV03() map[string]unaryV03 {
 	const rpc = a2av03.RPC
 	return map[string]unaryV03{
-		"message/send":                        callV03(rpc.ReadSend, (*Server).SendMessage, rpc.WriteAnswer),
-		"tasks/get":                           callV03(a2av03.ReadTaskQuery, (*Server).GetTask, rpc.WriteTask),
-		"tasks/list":                          callV03(a2av03.ReadList, (*Server).ListTasks, rpc.WriteTasks),
-		"tasks/cancel":                        callV03(a2av03.ReadCancel, (*Server).CancelTask, rpc.WriteTask),
-		"tasks/pushNotificationConfig/set":    callV03(rpc.ReadPush, (*Server).CreateTaskPushNotificationConfig, rpc.WritePush),
-		"tasks/pushNotificationConfig/get":    callV03(readPushID, (*Server).pushOf, rpc.WritePush),
-		"tasks/pushNotificationConfig/list":   callV03(readListPushes, (*Server).ListTaskPushNotificationConfigs, rpc.WritePushes),
-		"tasks/pushNotificationConfig/delete": callV03(readDeletePush, (*Server).DeleteTaskPushNotificationConfig, writeNull),
-		"agent/getAuthenticatedExtendedCard":  callV03(readExtendedCard, (*Server).GetExtendedAgentCard, a2av03.WriteCard),
+		"message/send":                        callV03(rpc.ReadSend, a2av1.A2AServiceClient.SendMessage, rpc.WriteAnswer),
+		"tasks/get":                           callV03(a2av03.ReadTaskQuery, a2av1.A2AServiceClient.GetTask, rpc.WriteTask),
+		"tasks/list":                          callV03(a2av03.ReadList, a2av1.A2AServiceClient.ListTasks, rpc.WriteTasks),
+		"tasks/cancel":                        callV03(a2av03.ReadCancel, a2av1.A2AServiceClient.CancelTask, rpc.WriteTask),
+		"tasks/pushNotificationConfig/set":    callV03(rpc.ReadPush, a2av1.A2AServiceClient.CreateTaskPushNotificationConfig, rpc.WritePush),
+		"tasks/pushNotificationConfig/get":    callV03(readPushID, pushOf, rpc.WritePush),
+		"tasks/pushNotificationConfig/list":   callV03(readListPushes, a2av1.A2AServiceClient.ListTaskPushNotificationConfigs, rpc.WritePushes),
+		"tasks/pushNotificationConfig/delete": callV03(readDeletePush, a2av1.A2AServiceClient.DeleteTaskPushNotificationConfig, writeNull),
+		"agent/getAuthenticatedExtendedCard":  callV03(readExtendedCard, a2av1.A2AServiceClient.GetExtendedAgentCard, a2av03.WriteCard),
 	}
 }
 
@@ -241,11 +242,11 @@ func writeNull[T any](T) ([]byte, error) { return []byte("null"), nil }
 
 // pushOf returns a webhook by id, or the first webhook of the task if the request names no
 // id.
-func (s *Server) pushOf(ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
+func pushOf(tasks a2av1.A2AServiceClient, ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest, _ ...grpc.CallOption) (*a2av1.TaskPushNotificationConfig, error) {
 	if req.GetId() != "" {
-		return s.GetTaskPushNotificationConfig(ctx, req)
+		return tasks.GetTaskPushNotificationConfig(ctx, req)
 	}
-	list, err := s.ListTaskPushNotificationConfigs(ctx, &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: req.GetTenant(), TaskId: req.GetTaskId()})
+	list, err := tasks.ListTaskPushNotificationConfigs(ctx, &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: req.GetTenant(), TaskId: req.GetTaskId()})
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func (s *Server) streamV03(method string) func(http.ResponseWriter, *http.Reques
 }
 
 func (s *Server) sendV03(r *http.Request, params map[string]string) ([]byte, error) {
-	return callV03(a2av03.REST.ReadSend, (*Server).SendMessage, a2av03.REST.WriteAnswer)(s, r.Context(), bodyOf(r), params)
+	return callV03(a2av03.REST.ReadSend, a2av1.A2AServiceClient.SendMessage, a2av03.REST.WriteAnswer)(s, r.Context(), bodyOf(r), params)
 }
 
 func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, error) {
@@ -150,7 +150,7 @@ func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, erro
 	if req.HistoryLength, err = queryNumber(r.URL.Query(), "historyLength"); err != nil {
 		return nil, err
 	}
-	return rendered(a2av03.REST.WriteTask)(s.GetTask(r.Context(), req))
+	return rendered(a2av03.REST.WriteTask)(s.tasks.GetTask(r.Context(), req))
 }
 
 // listV03 lists tasks; the filters are in the query.
@@ -180,7 +180,7 @@ func (s *Server) listV03(r *http.Request, params map[string]string) ([]byte, err
 			return nil, err
 		}
 	}
-	return rendered(a2av03.REST.WriteTasks)(s.ListTasks(r.Context(), req))
+	return rendered(a2av03.REST.WriteTasks)(s.tasks.ListTasks(r.Context(), req))
 }
 
 func (s *Server) cancelV03(r *http.Request, params map[string]string) ([]byte, error) {
@@ -189,7 +189,7 @@ func (s *Server) cancelV03(r *http.Request, params map[string]string) ([]byte, e
 		return nil, err
 	}
 	req.Tenant, req.Id = params["tenant"], params["id"]
-	return rendered(a2av03.REST.WriteTask)(s.CancelTask(r.Context(), req))
+	return rendered(a2av03.REST.WriteTask)(s.tasks.CancelTask(r.Context(), req))
 }
 
 func (s *Server) setPushV03(r *http.Request, params map[string]string) ([]byte, error) {
@@ -198,21 +198,21 @@ func (s *Server) setPushV03(r *http.Request, params map[string]string) ([]byte, 
 		return nil, err
 	}
 	req.Tenant, req.TaskId = params["tenant"], params["id"]
-	return rendered(a2av03.REST.WritePush)(s.CreateTaskPushNotificationConfig(r.Context(), req))
+	return rendered(a2av03.REST.WritePush)(s.tasks.CreateTaskPushNotificationConfig(r.Context(), req))
 }
 
 func (s *Server) listPushV03(r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: params["tenant"], TaskId: params["id"]}
-	return rendered(a2av03.REST.WritePushes)(s.ListTaskPushNotificationConfigs(r.Context(), req))
+	return rendered(a2av03.REST.WritePushes)(s.tasks.ListTaskPushNotificationConfigs(r.Context(), req))
 }
 
 func (s *Server) getPushV03(r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.GetTaskPushNotificationConfigRequest{Tenant: params["tenant"], TaskId: params["id"], Id: params["push"]}
-	return rendered(a2av03.REST.WritePush)(s.GetTaskPushNotificationConfig(r.Context(), req))
+	return rendered(a2av03.REST.WritePush)(s.tasks.GetTaskPushNotificationConfig(r.Context(), req))
 }
 
 func (s *Server) deletePushV03(r *http.Request, params map[string]string) ([]byte, error) {
-	_, err := s.DeleteTaskPushNotificationConfig(r.Context(), &a2av1.DeleteTaskPushNotificationConfigRequest{
+	_, err := s.tasks.DeleteTaskPushNotificationConfig(r.Context(), &a2av1.DeleteTaskPushNotificationConfigRequest{
 		Tenant: params["tenant"], TaskId: params["id"], Id: params["push"],
 	})
 	return nil, err
@@ -220,7 +220,7 @@ func (s *Server) deletePushV03(r *http.Request, params map[string]string) ([]byt
 
 func (s *Server) cardV03(r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.GetExtendedAgentCardRequest{Tenant: params["tenant"]}
-	return rendered(a2av03.WriteCard)(s.GetExtendedAgentCard(r.Context(), req))
+	return rendered(a2av03.WriteCard)(s.tasks.GetExtendedAgentCard(r.Context(), req))
 }
 
 // rendered returns a function that encodes the response of a call, or returns its error.

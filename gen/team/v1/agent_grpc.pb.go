@@ -120,7 +120,7 @@ func (c *agentServiceClient) HealthCheck(ctx context.Context, in *HealthCheckReq
 }
 
 // AgentServiceServer is the server API for AgentService service.
-// All implementations must embed UnimplementedAgentServiceServer
+// All implementations should embed UnimplementedAgentServiceServer
 // for forward compatibility.
 //
 // AgentService is an agent: it describes itself, processes messages, and reports its health. Safe
@@ -140,10 +140,9 @@ type AgentServiceServer interface {
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	// HealthCheck returns the health of an agent and its members. Errors: AGENT_NOT_FOUND.
 	HealthCheck(context.Context, *HealthCheckRequest) (*HealthCheckResponse, error)
-	mustEmbedUnimplementedAgentServiceServer()
 }
 
-// UnimplementedAgentServiceServer must be embedded to have
+// UnimplementedAgentServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -165,8 +164,7 @@ func (UnimplementedAgentServiceServer) Cancel(context.Context, *CancelRequest) (
 func (UnimplementedAgentServiceServer) HealthCheck(context.Context, *HealthCheckRequest) (*HealthCheckResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method HealthCheck not implemented")
 }
-func (UnimplementedAgentServiceServer) mustEmbedUnimplementedAgentServiceServer() {}
-func (UnimplementedAgentServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedAgentServiceServer) testEmbeddedByValue() {}
 
 // UnsafeAgentServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to AgentServiceServer will

@@ -68,7 +68,7 @@ func (c *auditServiceClient) VerifyAudit(ctx context.Context, in *VerifyAuditReq
 }
 
 // AuditServiceServer is the server API for AuditService service.
-// All implementations must embed UnimplementedAuditServiceServer
+// All implementations should embed UnimplementedAuditServiceServer
 // for forward compatibility.
 //
 // AuditService reads the audit log. It needs the permission ADMIN.
@@ -79,10 +79,9 @@ type AuditServiceServer interface {
 	// chain is not as it was written, and with FAILED_PRECONDITION if the record that the request names
 	// was deleted, so that its hash is not known.
 	VerifyAudit(context.Context, *VerifyAuditRequest) (*VerifyAuditResponse, error)
-	mustEmbedUnimplementedAuditServiceServer()
 }
 
-// UnimplementedAuditServiceServer must be embedded to have
+// UnimplementedAuditServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -95,8 +94,7 @@ func (UnimplementedAuditServiceServer) ListAudit(context.Context, *ListAuditRequ
 func (UnimplementedAuditServiceServer) VerifyAudit(context.Context, *VerifyAuditRequest) (*VerifyAuditResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method VerifyAudit not implemented")
 }
-func (UnimplementedAuditServiceServer) mustEmbedUnimplementedAuditServiceServer() {}
-func (UnimplementedAuditServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedAuditServiceServer) testEmbeddedByValue() {}
 
 // UnsafeAuditServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to AuditServiceServer will

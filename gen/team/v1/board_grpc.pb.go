@@ -204,7 +204,7 @@ func (c *boardServiceClient) AckMessages(ctx context.Context, in *AckMessagesReq
 }
 
 // BoardServiceServer is the server API for BoardService service.
-// All implementations must embed UnimplementedBoardServiceServer
+// All implementations should embed UnimplementedBoardServiceServer
 // for forward compatibility.
 //
 // BoardService reads and changes the boards of teams whose definition sets board: true. Each
@@ -251,10 +251,9 @@ type BoardServiceServer interface {
 	ListMessages(context.Context, *ListMessagesRequest) (*ListMessagesResponse, error)
 	// AckMessages records which messages the caller has dealt with.
 	AckMessages(context.Context, *AckMessagesRequest) (*AckMessagesResponse, error)
-	mustEmbedUnimplementedBoardServiceServer()
 }
 
-// UnimplementedBoardServiceServer must be embedded to have
+// UnimplementedBoardServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -294,8 +293,7 @@ func (UnimplementedBoardServiceServer) ListMessages(context.Context, *ListMessag
 func (UnimplementedBoardServiceServer) AckMessages(context.Context, *AckMessagesRequest) (*AckMessagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AckMessages not implemented")
 }
-func (UnimplementedBoardServiceServer) mustEmbedUnimplementedBoardServiceServer() {}
-func (UnimplementedBoardServiceServer) testEmbeddedByValue()                      {}
+func (UnimplementedBoardServiceServer) testEmbeddedByValue() {}
 
 // UnsafeBoardServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to BoardServiceServer will

@@ -128,7 +128,7 @@ func (c *collaborationServiceClient) StopCollaboration(ctx context.Context, in *
 }
 
 // CollaborationServiceServer is the server API for CollaborationService service.
-// All implementations must embed UnimplementedCollaborationServiceServer
+// All implementations should embed UnimplementedCollaborationServiceServer
 // for forward compatibility.
 //
 // CollaborationService runs collaborations. A collaboration is an A2A task with a brief; both have
@@ -155,10 +155,9 @@ type CollaborationServiceServer interface {
 	// ended before, the results are returned again. Errors: COLLABORATION_NOT_FOUND; WAIT_TIMEOUT if
 	// the call's deadline comes first, in which case the collaboration is stopped all the same.
 	StopCollaboration(context.Context, *StopCollaborationRequest) (*StopCollaborationResponse, error)
-	mustEmbedUnimplementedCollaborationServiceServer()
 }
 
-// UnimplementedCollaborationServiceServer must be embedded to have
+// UnimplementedCollaborationServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -183,8 +182,7 @@ func (UnimplementedCollaborationServiceServer) ResumeCollaboration(context.Conte
 func (UnimplementedCollaborationServiceServer) StopCollaboration(context.Context, *StopCollaborationRequest) (*StopCollaborationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopCollaboration not implemented")
 }
-func (UnimplementedCollaborationServiceServer) mustEmbedUnimplementedCollaborationServiceServer() {}
-func (UnimplementedCollaborationServiceServer) testEmbeddedByValue()                              {}
+func (UnimplementedCollaborationServiceServer) testEmbeddedByValue() {}
 
 // UnsafeCollaborationServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to CollaborationServiceServer will

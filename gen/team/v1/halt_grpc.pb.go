@@ -91,7 +91,7 @@ func (c *haltServiceClient) ListHalts(ctx context.Context, in *ListHaltsRequest,
 }
 
 // HaltServiceServer is the server API for HaltService service.
-// All implementations must embed UnimplementedHaltServiceServer
+// All implementations should embed UnimplementedHaltServiceServer
 // for forward compatibility.
 //
 // HaltService halts work and lets it continue. A halt is on record, applies to all replicas, and
@@ -113,10 +113,9 @@ type HaltServiceServer interface {
 	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
 	// ListHalts returns the halts in force, oldest first.
 	ListHalts(context.Context, *ListHaltsRequest) (*ListHaltsResponse, error)
-	mustEmbedUnimplementedHaltServiceServer()
 }
 
-// UnimplementedHaltServiceServer must be embedded to have
+// UnimplementedHaltServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -132,8 +131,7 @@ func (UnimplementedHaltServiceServer) Resume(context.Context, *ResumeRequest) (*
 func (UnimplementedHaltServiceServer) ListHalts(context.Context, *ListHaltsRequest) (*ListHaltsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListHalts not implemented")
 }
-func (UnimplementedHaltServiceServer) mustEmbedUnimplementedHaltServiceServer() {}
-func (UnimplementedHaltServiceServer) testEmbeddedByValue()                     {}
+func (UnimplementedHaltServiceServer) testEmbeddedByValue() {}
 
 // UnsafeHaltServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to HaltServiceServer will

@@ -84,7 +84,7 @@ func (c *keyServiceClient) RevokeKey(ctx context.Context, in *RevokeKeyRequest, 
 }
 
 // KeyServiceServer is the server API for KeyService service.
-// All implementations must embed UnimplementedKeyServiceServer
+// All implementations should embed UnimplementedKeyServiceServer
 // for forward compatibility.
 //
 // KeyService makes and revokes API keys, in addition to those in the server's file, which can only be
@@ -100,10 +100,9 @@ type KeyServiceServer interface {
 	// RevokeKey ends a key for good. Streams of its callers end within seconds. If the key has been
 	// revoked already, nothing changes. Errors: INVALID_REQUEST if the id is unknown.
 	RevokeKey(context.Context, *RevokeKeyRequest) (*RevokeKeyResponse, error)
-	mustEmbedUnimplementedKeyServiceServer()
 }
 
-// UnimplementedKeyServiceServer must be embedded to have
+// UnimplementedKeyServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -119,8 +118,7 @@ func (UnimplementedKeyServiceServer) ListKeys(context.Context, *ListKeysRequest)
 func (UnimplementedKeyServiceServer) RevokeKey(context.Context, *RevokeKeyRequest) (*RevokeKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeKey not implemented")
 }
-func (UnimplementedKeyServiceServer) mustEmbedUnimplementedKeyServiceServer() {}
-func (UnimplementedKeyServiceServer) testEmbeddedByValue()                    {}
+func (UnimplementedKeyServiceServer) testEmbeddedByValue() {}
 
 // UnsafeKeyServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to KeyServiceServer will

@@ -157,7 +157,7 @@ func (c *monitorServiceClient) AnswerQuestion(ctx context.Context, in *AnswerQue
 }
 
 // MonitorServiceServer is the server API for MonitorService service.
-// All implementations must embed UnimplementedMonitorServiceServer
+// All implementations should embed UnimplementedMonitorServiceServer
 // for forward compatibility.
 //
 // MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. All figures are
@@ -194,10 +194,9 @@ type MonitorServiceServer interface {
 	// ListQuestions returns, and gets QUESTION_ANSWERED for those that it could have answered;
 	// anything else is TASK_NOT_FOUND. A repeated answer is accepted only once.
 	AnswerQuestion(context.Context, *AnswerQuestionRequest) (*AnswerQuestionResponse, error)
-	mustEmbedUnimplementedMonitorServiceServer()
 }
 
-// UnimplementedMonitorServiceServer must be embedded to have
+// UnimplementedMonitorServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -222,8 +221,7 @@ func (UnimplementedMonitorServiceServer) ListQuestions(context.Context, *ListQue
 func (UnimplementedMonitorServiceServer) AnswerQuestion(context.Context, *AnswerQuestionRequest) (*AnswerQuestionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AnswerQuestion not implemented")
 }
-func (UnimplementedMonitorServiceServer) mustEmbedUnimplementedMonitorServiceServer() {}
-func (UnimplementedMonitorServiceServer) testEmbeddedByValue()                        {}
+func (UnimplementedMonitorServiceServer) testEmbeddedByValue() {}
 
 // UnsafeMonitorServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to MonitorServiceServer will

@@ -109,7 +109,7 @@ func (c *registryServiceClient) UnregisterAgent(ctx context.Context, in *Unregis
 }
 
 // RegistryServiceServer is the server API for RegistryService service.
-// All implementations must embed UnimplementedRegistryServiceServer
+// All implementations should embed UnimplementedRegistryServiceServer
 // for forward compatibility.
 //
 // RegistryService manages agents. It returns agents and teams by id, both those of the server's
@@ -128,10 +128,9 @@ type RegistryServiceServer interface {
 	// UnregisterAgent removes an agent. Errors: AGENT_NOT_FOUND; VERSION_CONFLICT;
 	// INVALID_TEAM_CONFIG if a team uses it.
 	UnregisterAgent(context.Context, *UnregisterAgentRequest) (*UnregisterAgentResponse, error)
-	mustEmbedUnimplementedRegistryServiceServer()
 }
 
-// UnimplementedRegistryServiceServer must be embedded to have
+// UnimplementedRegistryServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -153,8 +152,7 @@ func (UnimplementedRegistryServiceServer) UpdateAgent(context.Context, *UpdateAg
 func (UnimplementedRegistryServiceServer) UnregisterAgent(context.Context, *UnregisterAgentRequest) (*UnregisterAgentResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UnregisterAgent not implemented")
 }
-func (UnimplementedRegistryServiceServer) mustEmbedUnimplementedRegistryServiceServer() {}
-func (UnimplementedRegistryServiceServer) testEmbeddedByValue()                         {}
+func (UnimplementedRegistryServiceServer) testEmbeddedByValue() {}
 
 // UnsafeRegistryServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to RegistryServiceServer will

@@ -133,7 +133,7 @@ func (c *teamServiceClient) GetTeamStatus(ctx context.Context, in *GetTeamStatus
 }
 
 // TeamServiceServer is the server API for TeamService service.
-// All implementations must embed UnimplementedTeamServiceServer
+// All implementations should embed UnimplementedTeamServiceServer
 // for forward compatibility.
 //
 // TeamService manages teams. It also lists the teams of the server's file, which can only be
@@ -165,10 +165,9 @@ type TeamServiceServer interface {
 	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
 	// GetTeamStatus returns the state of a team and of each of its members. Errors: TEAM_NOT_FOUND.
 	GetTeamStatus(context.Context, *GetTeamStatusRequest) (*GetTeamStatusResponse, error)
-	mustEmbedUnimplementedTeamServiceServer()
 }
 
-// UnimplementedTeamServiceServer must be embedded to have
+// UnimplementedTeamServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -193,8 +192,7 @@ func (UnimplementedTeamServiceServer) DeleteTeam(context.Context, *DeleteTeamReq
 func (UnimplementedTeamServiceServer) GetTeamStatus(context.Context, *GetTeamStatusRequest) (*GetTeamStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTeamStatus not implemented")
 }
-func (UnimplementedTeamServiceServer) mustEmbedUnimplementedTeamServiceServer() {}
-func (UnimplementedTeamServiceServer) testEmbeddedByValue()                     {}
+func (UnimplementedTeamServiceServer) testEmbeddedByValue() {}
 
 // UnsafeTeamServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to TeamServiceServer will

@@ -209,7 +209,7 @@ func (c *a2AServiceClient) DeleteTaskPushNotificationConfig(ctx context.Context,
 }
 
 // A2AServiceServer is the server API for A2AService service.
-// All implementations must embed UnimplementedA2AServiceServer
+// All implementations should embed UnimplementedA2AServiceServer
 // for forward compatibility.
 //
 // What an agent offers to its callers. Each method is reachable over gRPC,
@@ -241,10 +241,9 @@ type A2AServiceServer interface {
 	GetExtendedAgentCard(context.Context, *GetExtendedAgentCardRequest) (*AgentCard, error)
 	// Removes a webhook registration; removing an absent one succeeds.
 	DeleteTaskPushNotificationConfig(context.Context, *DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error)
-	mustEmbedUnimplementedA2AServiceServer()
 }
 
-// UnimplementedA2AServiceServer must be embedded to have
+// UnimplementedA2AServiceServer should be embedded to have
 // forward compatible implementations.
 //
 // NOTE: this should be embedded by value instead of pointer to avoid a nil
@@ -284,8 +283,7 @@ func (UnimplementedA2AServiceServer) GetExtendedAgentCard(context.Context, *GetE
 func (UnimplementedA2AServiceServer) DeleteTaskPushNotificationConfig(context.Context, *DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteTaskPushNotificationConfig not implemented")
 }
-func (UnimplementedA2AServiceServer) mustEmbedUnimplementedA2AServiceServer() {}
-func (UnimplementedA2AServiceServer) testEmbeddedByValue()                    {}
+func (UnimplementedA2AServiceServer) testEmbeddedByValue() {}
 
 // UnsafeA2AServiceServer may be embedded to opt out of forward compatibility for this service.
 // Use of this interface is not recommended, as added methods to A2AServiceServer will
