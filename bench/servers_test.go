@@ -83,7 +83,7 @@ func (r relay) Next(s *team.State) (team.Decision, error) {
 // serve serves an agent on gRPC and HTTP, as anybody would.
 func serve(b *testing.B, a agent.Agent) (at server.Addrs, stop func()) {
 	b.Helper()
-	s, err := server.New(server.Config{Agent: a, GRPC: loopback, HTTP: loopback})
+	s, err := server.New(server.Config{Agent: a, Settings: &teamv1.ServerSettings{Grpc: loopback, Http: loopback}})
 	if err != nil {
 		b.Fatal(err)
 	}

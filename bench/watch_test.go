@@ -277,7 +277,7 @@ func (h *hubServer) SubscribeToTask(_ *a2av1.SubscribeToTaskRequest, to grpc.Ser
 func speaker(b *testing.B, events, most int) *show {
 	b.Helper()
 	a := &speech{n: events, text: strings.Repeat("x", textBytes), entered: make(chan struct{}, 1)}
-	s, err := server.New(server.Config{Agent: a, GRPC: loopback, HTTP: server.NoListener, Streams: a2a.Streams{PerTask: most, PerOwner: most}})
+	s, err := server.New(server.Config{Agent: a, Settings: &teamv1.ServerSettings{Grpc: loopback, Http: loopback, Streams: &teamv1.StreamSettings{PerTask: proto.Int32(int32(most)), PerCaller: proto.Int32(int32(most))}}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -44,8 +44,9 @@ func TestC_07_AnAccountsDay(t *testing.T) {
 		reg := rig.Manager(t, metered(t, "writer", m, nil))
 		chain(t, reg, "desk", "writer")
 		target := rig.Serve(t, server.Config{
-			Agents: reg, Store: s, Keys: []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob"), rig.Key("other", "eve")},
-			Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(3000), TimeZone: "Europe/Berlin"}},
+			Agents:   reg,
+			Store:    s,
+			Settings: &teamv1.ServerSettings{Auth: rig.Auth(rig.Key("acme", "ann"), rig.Key("acme", "bob"), rig.Key("other", "eve")), Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(3000), TimeZone: "Europe/Berlin"}}},
 		})
 		first := rig.Text("desk", "first", "go")
 		ann := rig.NewREST(target.As("acme", "ann"))
@@ -118,7 +119,7 @@ func TestC_07_AnAccountsStep(t *testing.T) {
 		reg := rig.Manager(t, metered(t, "writer", m, nil))
 		chain(t, reg, "inner", "writer")
 		chain(t, reg, "outer", "inner")
-		target := rig.Serve(t, server.Config{Agents: reg, Store: s, Accounts: map[string]*teamv1.AccountLimits{"local": {MaxTokensInFlight: proto.Int64(20)}}})
+		target := rig.Serve(t, server.Config{Agents: reg, Store: s, Settings: &teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"local": {MaxTokensInFlight: proto.Int64(20)}}}})
 		for _, name := range []string{"writer", "inner", "outer"} {
 			all := events(t, target, name, name)
 			end := all[len(all)-1].GetEnded()
@@ -155,7 +156,7 @@ func TestC_07_AnAccountsPeer(t *testing.T) {
 		b := rig.Serve(t, server.Config{Agents: far})
 		near := rig.Manager(t, overA2A(t, "far", b, "newsroom", remote.BindingGRPC), overService(t, "near", b, "newsroom"))
 		chain(t, near, "desk", "far")
-		target := rig.Serve(t, server.Config{Agents: near, Store: s, Keys: []server.APIKey{rig.Key("acme", "ann")}, Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(12_000)}}})
+		target := rig.Serve(t, server.Config{Agents: near, Store: s, Settings: &teamv1.ServerSettings{Auth: rig.Auth(rig.Key("acme", "ann")), Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(12_000)}}}})
 		ann := target.As("acme", "ann")
 		for i, name := range []string{"desk", "far", "near"} {
 			resp, err := rig.NewREST(ann).Send(t.Context(), rig.Text(name, name, "go"))
@@ -185,7 +186,7 @@ func TestC_07_AccountsWithoutLimits(t *testing.T) {
 		ledger := &countedLedger{Store: s}
 		m := &meteredModel{spent: &teamv1.Spent{InputTokens: 30, OutputTokens: 20, CostMicros: 50}}
 		reg := rig.Manager(t, metered(t, "writer", m, nil))
-		target := rig.Serve(t, server.Config{Agents: reg, Store: ledger, Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(20)}}})
+		target := rig.Serve(t, server.Config{Agents: reg, Store: ledger, Settings: &teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(20)}}}})
 		if all := events(t, target, "writer", "go"); all[len(all)-1].GetEnded().GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
 			t.Error(all[len(all)-1])
 		}

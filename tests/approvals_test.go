@@ -27,8 +27,8 @@ import (
 
 // roleKeys are those of an account: ann has no role, bob and carl some; and of
 // another account, whose dora has all of these roles.
-func roleKeys() []server.APIKey {
-	keys := []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob"), rig.Key("acme", "carl"), rig.Key("other", "dora")}
+func roleKeys() []*teamv1.ApiKey {
+	keys := []*teamv1.ApiKey{rig.Key("acme", "ann"), rig.Key("acme", "bob"), rig.Key("acme", "carl"), rig.Key("other", "dora")}
 	keys[1].Roles = []string{"approver"}
 	keys[2].Roles = []string{"approver", "boss"}
 	keys[3].Roles = []string{"approver", "boss", "signer"}
@@ -86,7 +86,7 @@ func keyed(t *testing.T, place rig.Place, m *manager.Manager) *life {
 	t.Helper()
 	inner, done := place.Open(t)
 	l := &life{store: faulty.New(inner), close: done}
-	l.Target, l.stop = rig.Start(t, server.Config{Agents: m, Store: l.store, Keys: roleKeys()})
+	l.Target, l.stop = rig.Start(t, server.Config{Agents: m, Store: l.store, Settings: rig.Keys(roleKeys()...)})
 	return l.as(t, "acme", "ann")
 }
 

@@ -58,7 +58,7 @@ func connect(t *testing.T, address, sends string) net.Conn {
 // TestT_35_SlowPeers has peers hold connections in each way that costs them nothing: idle, within the
 // headers, within the body, as readers that do not read. Honest calls are answered.
 func TestT_35_SlowPeers(t *testing.T) {
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	for range 300 {
 		connect(t, target.HTTP, "")
 		connect(t, target.GRPC, "")
@@ -87,7 +87,7 @@ func framer(t *testing.T, address string) (*http2.Framer, net.Conn) {
 
 // TestT_36_RapidReset opens and resets 20,000 calls on one connection. They leave nothing behind.
 func TestT_36_RapidReset(t *testing.T) {
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	honest(t, target)
 	f, conn := framer(t, target.GRPC)
 	go func() { _, _ = io.Copy(io.Discard, conn) }()
@@ -118,7 +118,7 @@ func TestT_36_RapidReset(t *testing.T) {
 
 // TestT_36_Pings sends pings without end. The server ends the connection.
 func TestT_36_Pings(t *testing.T) {
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	f, conn := framer(t, target.GRPC)
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	go func() {
@@ -145,7 +145,7 @@ func TestT_36_Pings(t *testing.T) {
 
 // TestT_38_Compressed sends 256 MiB as a compressed message of some hundred KiB, over gRPC and REST.
 func TestT_38_Compressed(t *testing.T) {
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	for range 256 {
@@ -260,7 +260,7 @@ func TestT_37_Descriptors(t *testing.T) {
 // TestT_8_PathsOfMethods: gRPC calls whose path is another spelling of a method, with a valid key and
 // without one, reach no method.
 func TestT_8_PathsOfMethods(t *testing.T) {
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	message, err := proto.Marshal(rig.Text("echo", "m1", "hi"))
 	if err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func badInput(t *testing.T, fail func() (*a2av1.Message, error), binding string)
 	if err := near.Register("desk", tm); err != nil {
 		t.Fatal(err)
 	}
-	target := rig.Serve(t, server.Config{Agents: near, Keys: []server.APIKey{rig.Key("acme", "ann"), rig.Key("other", "bob")}})
+	target := rig.Serve(t, server.Config{Agents: near, Settings: rig.Keys(rig.Key("acme", "ann"), rig.Key("other", "bob"))})
 	ask := func(c *rig.GRPC, id, text string) *a2av1.Task {
 		resp, err := c.Send(within(t), rig.Text("desk", id, text))
 		if err != nil {

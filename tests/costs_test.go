@@ -15,7 +15,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -59,11 +58,11 @@ func TestS_60_Costs(t *testing.T) {
 		})
 		clock := storetest.NewClock()
 		store := onClock(t, place, clock)
-		admin := rig.Key("acme", "admin")
-		admin.Permissions = a2a.EveryPermission
+		admin := rig.Admin("acme", "admin")
 		target := rig.Serve(t, server.Config{
-			Agents: defined(t, strings.ReplaceAll(costsFile, "URL", fmt.Sprintf("%q", llm.URL)), nil), Store: store,
-			Keys: []server.APIKey{admin, rig.Key("acme", "ann"), rig.Key("other", "eve")},
+			Agents:   defined(t, strings.ReplaceAll(costsFile, "URL", fmt.Sprintf("%q", llm.URL)), nil),
+			Store:    store,
+			Settings: rig.Keys(admin, rig.Key("acme", "ann"), rig.Key("other", "eve")),
 		})
 		all := &teamv1.Spent{}
 		spend := func(account, principal, team, text string) *teamv1.Spent {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -53,7 +54,7 @@ teams:
         - {id: ask, human: {question: "Really?"}}
         - {id: hold, after: [ask], human: {question: "Anything else?"}}
 `, nil)
-		target := rig.Serve(t, server.Config{Agents: m, Store: s, ForgetMessageIDs: true})
+		target := rig.Serve(t, server.Config{Agents: m, Store: s, Settings: &teamv1.ServerSettings{Deduplicate: "off"}})
 		tasks := map[string]bool{}
 		for _, c := range rig.Clients(t, target) {
 			for _, text := range []string{"hello", "hello", "other"} {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -185,8 +184,10 @@ func newHouse(t *testing.T) *house {
 	var agents *manager.Manager
 	agents, h.deaf = theCast(t)
 	base := server.Config{
-		Agents: agents, Store: h.store, Keys: []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob")}, ExtendedCards: extendedCards,
-		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Agents:        agents,
+		Store:         h.store,
+		ExtendedCards: extendedCards,
+		Settings:      &teamv1.ServerSettings{Auth: rig.Auth(rig.Key("acme", "ann"), rig.Key("acme", "bob")), TrustedProxies: []string{"127.0.0.0/8"}},
 	}
 	open := rig.Serve(t, base)
 	t.Cleanup(h.deaf.letGo)
@@ -215,16 +216,18 @@ func newHouse(t *testing.T) *house {
 	with("in a hurry", ann, func(t *rig.Target) { t.Patience = 100 * time.Millisecond })
 	other := func(change func(*server.Config)) rig.Target {
 		c := base
-		c.Store = nil
+		c.Store, c.Settings = nil, proto.CloneOf(base.Settings)
 		change(&c)
 		return rig.Serve(t, c).As("acme", "ann")
 	}
-	with("no push", other(func(c *server.Config) { c.NoPush = true }), nil)
-	with("no version", other(func(c *server.Config) { c.StrictVersion, c.NoV03 = true, true }), func(t *rig.Target) { t.Version = "-" })
-	needs := other(func(c *server.Config) { c.RequireTeamRun = true })
+	with("no push", other(func(c *server.Config) { c.Settings.Push = &teamv1.PushSettings{Enabled: proto.Bool(false)} }), nil)
+	with("no version", other(func(c *server.Config) {
+		c.Settings.Protocol = &teamv1.ProtocolSettings{StrictVersion: true, V0_3: proto.Bool(false)}
+	}), func(t *rig.Target) { t.Version = "-" })
+	needs := other(func(c *server.Config) { c.Settings.Protocol = &teamv1.ProtocolSettings{RequireTeamRun: true} })
 	with("no extension", needs, nil)
 	with("another extension", needs, headers("a2a-extensions", a2a.RoutingURI))
-	with("one seat", other(func(c *server.Config) { c.Streams.PerOwner = 1 }), nil)
+	with("one seat", other(func(c *server.Config) { c.Settings.Streams = &teamv1.StreamSettings{PerCaller: proto.Int32(1)} }), nil)
 	halted := memory.New(memory.Config{})
 	if err := halted.Halt(t.Context(), &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_SERVER, Reason: "wrong prices", By: "acme/ann"}, nil); err != nil {
 		t.Fatal(err)

@@ -16,16 +16,15 @@ import (
 // continue when it has a key again; or they are canceled, or continue, as configured. No new work
 // begins in them meanwhile. Tasks of others continue.
 func TestT_11_TasksOfEndedRights(t *testing.T) {
-	for name, rights := range map[string]server.EndedRights{"park": server.ParkTasks, "cancel": server.CancelTasks, "continue": server.ContinueTasks} {
+	for name, rights := range map[string]teamv1.EndedRights_Value{"park": teamv1.EndedRights_PARK, "cancel": teamv1.EndedRights_CANCEL, "continue": teamv1.EndedRights_CONTINUE} {
 		t.Run(name, func(t *testing.T) {
 			rig.EachStore(t, func(t *testing.T, at rig.Place) {
 				store, _ := at.Open(t)
 				c := newCrew("b")
 				m := c.members(t)
 				four(t, m, "workflow")
-				admin := rig.Key("acme", "root")
-				admin.Permissions = a2a.EveryPermission
-				target := rig.Serve(t, server.Config{Store: store, Agents: m, DefaultAgent: "team", EndedRights: rights, Keys: []server.APIKey{admin, rig.Key("acme", "ann")}})
+				admin := rig.Admin("acme", "root")
+				target := rig.Serve(t, server.Config{Store: store, Agents: m, Settings: &teamv1.ServerSettings{Auth: &teamv1.AuthConfig{Ended: rights, ApiKeys: []*teamv1.ApiKey{admin, rig.Key("acme", "ann")}}, DefaultAgent: "team"}})
 				keys := teamv1.NewKeyServiceClient(rig.Services(t, target.As("acme", "root"))[0])
 				key := func() (*teamv1.Key, rig.Client) {
 					made, err := keys.CreateKey(t.Context(), &teamv1.CreateKeyRequest{Name: "bob", Account: "acme"})
@@ -48,20 +47,20 @@ func TestT_11_TasksOfEndedRights(t *testing.T) {
 				if _, err := keys.RevokeKey(t.Context(), &teamv1.RevokeKeyRequest{Id: made.GetId()}); err != nil {
 					t.Fatal(err)
 				}
-				if rights != server.ContinueTasks {
+				if rights != teamv1.EndedRights_CONTINUE {
 					halts := teamv1.NewHaltServiceClient(rig.Services(t, target.As("acme", "root"))[0])
 					becomes(t, "the owner is not halted", func() bool {
 						list, err := halts.ListHalts(t.Context(), &teamv1.ListHaltsRequest{})
 						return err == nil && len(list.GetHalts()) == 1 && list.GetHalts()[0].GetName() == "acme/bob"
 					})
 				}
-				if rights == server.CancelTasks {
+				if rights == teamv1.EndedRights_CANCEL {
 					becomes(t, "the task is not canceled", func() bool { return stateOf(t, store, "acme/bob", id) == a2av1.TaskState_TASK_STATE_CANCELED })
 				}
 				c.open("b")
 				becomes(t, "the task of another owner does not end", func() bool { return stateOf(t, store, "acme/ann", other) == a2av1.TaskState_TASK_STATE_COMPLETED })
 				switch rights {
-				case server.ParkTasks:
+				case teamv1.EndedRights_PARK:
 					if calls := c.called(); calls["c"] != 1 || calls["d"] != 1 {
 						t.Errorf("called for both tasks: %v", calls)
 					}
@@ -70,9 +69,9 @@ func TestT_11_TasksOfEndedRights(t *testing.T) {
 					if got, err := bob.Get(t.Context(), &a2av1.GetTaskRequest{Id: id}); err != nil || got.GetId() != id {
 						t.Errorf("with the new key: %v, %v", got, err)
 					}
-				case server.ContinueTasks:
+				case teamv1.EndedRights_CONTINUE:
 					becomes(t, "the task does not continue", func() bool { return stateOf(t, store, "acme/bob", id) == a2av1.TaskState_TASK_STATE_COMPLETED })
-				case server.CancelTasks:
+				case teamv1.EndedRights_CANCEL:
 				}
 			})
 		})

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -86,8 +86,8 @@ func (i *issuer) token(t *testing.T, life time.Duration) string {
 }
 
 // accepted returns the configuration that accepts the issuer, whose keys are read at an address.
-func (i *issuer) accepted(keys string) server.Issuer {
-	return server.Issuer{Name: "corp", URL: i.URL, JWKSURL: keys, Audiences: []string{"team"}, Account: "acme", Leeway: -1}
+func (i *issuer) accepted(keys string) *teamv1.JwtIssuer {
+	return &teamv1.JwtIssuer{Name: "corp", Issuer: i.URL, JwksUrl: keys, Audiences: []string{"team"}, Account: "acme", Leeway: durationpb.New(0)}
 }
 
 // signedIn is a team whose members wait in b, on a server that a caller has signed in to with a token or certificate.
@@ -103,17 +103,15 @@ type signedIn struct {
 	stop   func()
 }
 
-func newSignedIn(t *testing.T, at rig.Place, rights server.EndedRights, configure ...func(*signedIn)) *signedIn {
+func newSignedIn(t *testing.T, at rig.Place, rights teamv1.EndedRights_Value, configure ...func(*signedIn)) *signedIn {
 	t.Helper()
 	s := &signedIn{issuer: newIssuer(t), owner: "acme/corp:bob", crew: newCrew("b"), hook: rig.NewReceiver(t)}
 	m := s.crew.members(t)
 	four(t, m, "workflow")
-	admin := rig.Key("acme", "root")
-	admin.Permissions = a2a.EveryPermission
+	admin := rig.Admin("acme", "root")
 	s.config = server.Config{
-		Agents: m, DefaultAgent: "team", EndedRights: rights,
-		GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Egress: egress.Loopback(),
-		Keys: []server.APIKey{admin, rig.Key("acme", "ann")}, Issuers: []server.Issuer{s.accepted(s.URL)},
+		Agents:   m,
+		Settings: &teamv1.ServerSettings{Auth: &teamv1.AuthConfig{Ended: rights, ApiKeys: []*teamv1.ApiKey{admin, rig.Key("acme", "ann")}, Jwt: []*teamv1.JwtIssuer{s.accepted(s.URL)}}, DefaultAgent: "team", Grpc: "127.0.0.1:0", Http: "127.0.0.1:0", Egress: &teamv1.EgressSettings{Allow: egress.Loopback()}},
 	}
 	for _, set := range configure {
 		set(s)
@@ -147,18 +145,18 @@ func (s *signedIn) start(t *testing.T, at rig.Place) {
 }
 
 // accept has the server accept issuers, and no others, from now on.
-func (s *signedIn) accept(t *testing.T, issuers ...server.Issuer) {
+func (s *signedIn) accept(t *testing.T, issuers ...*teamv1.JwtIssuer) {
 	t.Helper()
-	s.config.Issuers = issuers
+	s.config.Settings.Auth.Jwt = issuers
 	if err := s.server.Reload(s.config); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // clients has the server accept the certificates of some clients, and of no others, from now on.
-func (s *signedIn) clients(t *testing.T, list []server.CertificateClient) {
+func (s *signedIn) clients(t *testing.T, list []*teamv1.CertificateClient) {
 	t.Helper()
-	s.config.Clients = list
+	s.config.Settings.Auth.Mtls = list
 	if err := s.server.Reload(s.config); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +256,7 @@ func TestT_11_TasksOfEndedTokens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rig.EachStore(t, func(t *testing.T, at rig.Place) {
-				s := newSignedIn(t, at, server.ParkTasks)
+				s := newSignedIn(t, at, teamv1.EndedRights_PARK)
 				id := s.begin(t, s.with(t, s.token(t, end.life)))
 				end.ends(t, s)
 				told := s.parks(t)
@@ -277,14 +275,15 @@ func TestT_11_TasksOfEndedCertificates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rig.EachStore(t, func(t *testing.T, at rig.Place) {
-				bob := []server.CertificateClient{{SAN: "bob.example", Name: "bob", Account: "acme"}}
+				bob := []*teamv1.CertificateClient{{San: "bob.example", Name: "bob", Account: "acme"}}
 				ca, other, dir := testcerts.New(t, "ca"), testcerts.New(t, "other"), t.TempDir()
 				cert, key := ca.Issue(time.Now().Add(time.Hour), "127.0.0.1")
-				s := newSignedIn(t, at, server.ParkTasks, func(s *signedIn) {
+				s := newSignedIn(t, at, teamv1.EndedRights_PARK, func(s *signedIn) {
 					s.owner = "acme/bob"
-					s.config.Clients = bob
-					s.config.TLS.CertFile, s.config.TLS.KeyFile = testcerts.Write(t, dir, "cert.pem", cert), testcerts.Write(t, dir, "key.pem", key)
-					s.config.TLS.ClientCAFile = testcerts.Write(t, dir, "ca.pem", ca.PEM)
+					s.config.Settings.Auth.Mtls = bob
+					s.config.Settings.Tls = &teamv1.ServerTls{
+						Cert: testcerts.Write(t, dir, "cert.pem", cert), Key: testcerts.Write(t, dir, "key.pem", key), ClientCa: testcerts.Write(t, dir, "ca.pem", ca.PEM),
+					}
 				})
 				as := func(by *testcerts.Authority, life time.Duration) rig.Client {
 					pair, err := tls.X509KeyPair(by.Issue(time.Now().Add(life), "bob.example"))
@@ -302,7 +301,7 @@ func TestT_11_TasksOfEndedCertificates(t *testing.T) {
 					by = other
 					testcerts.Write(t, dir, "ca.pem", other.PEM)
 				case "name gone":
-					s.clients(t, []server.CertificateClient{{SAN: "eve.example", Name: "eve", Account: "acme"}})
+					s.clients(t, []*teamv1.CertificateClient{{San: "eve.example", Name: "eve", Account: "acme"}})
 				}
 				s.target = s.target.Secure(t, ca.Client())
 				told := s.parks(t)
@@ -320,7 +319,7 @@ func TestT_11_EndedTokensAfterRestart(t *testing.T) {
 	for name, life := range map[string]time.Duration{"expired": 6 * time.Second, "valid": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			rig.EachStore(t, func(t *testing.T, at rig.Place) {
-				s := newSignedIn(t, at, server.ParkTasks)
+				s := newSignedIn(t, at, teamv1.EndedRights_PARK)
 				id := s.begin(t, s.with(t, s.token(t, life)))
 				s.stop()
 				s.Close() // the issuer is down from now on
@@ -345,12 +344,12 @@ func TestT_11_EndedTokensAsConfigured(t *testing.T) {
 	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		t.Run("cancel", func(t *testing.T) {
-			s := newSignedIn(t, at.Another(t), server.CancelTasks)
+			s := newSignedIn(t, at.Another(t), teamv1.EndedRights_CANCEL)
 			id := s.begin(t, s.with(t, s.token(t, 6*time.Second)))
 			becomes(t, "the task is not canceled", func() bool { return stateOf(t, s.store, s.owner, id) == a2av1.TaskState_TASK_STATE_CANCELED })
 		})
 		t.Run("cancel only what has expired", func(t *testing.T) {
-			s := newSignedIn(t, at.Another(t), server.CancelTasks)
+			s := newSignedIn(t, at.Another(t), teamv1.EndedRights_CANCEL)
 			id := s.begin(t, s.with(t, s.token(t, time.Hour)))
 			s.accept(t)
 			told := s.parks(t)
@@ -358,7 +357,7 @@ func TestT_11_EndedTokensAsConfigured(t *testing.T) {
 			s.resumes(t, id, told, func() rig.Client { return s.with(t, s.token(t, time.Hour)) })
 		})
 		t.Run("continue", func(t *testing.T) {
-			s := newSignedIn(t, at.Another(t), server.ContinueTasks)
+			s := newSignedIn(t, at.Another(t), teamv1.EndedRights_CONTINUE)
 			id := s.begin(t, s.with(t, s.token(t, 3*time.Second)))
 			becomes(t, "the token does not expire", func() bool {
 				rights, err := s.store.Rights(t.Context(), s.owner)

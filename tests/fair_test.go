@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -32,8 +33,9 @@ func flooded(t *testing.T, at rig.Place, replicas int) (targets []rig.Target, re
 	for range replicas {
 		store, _ := at.Open(t)
 		targets = append(targets, rig.Serve(t, server.Config{
-			Agents: rig.Manager(t, slow, says("echo")), Store: store, DefaultAgent: "echo",
-			Keys: []server.APIKey{rig.Key("acme", "ann"), rig.Key("other", "bob")},
+			Agents:   rig.Manager(t, slow, says("echo")),
+			Store:    store,
+			Settings: &teamv1.ServerSettings{Auth: rig.Auth(rig.Key("acme", "ann"), rig.Key("other", "bob")), DefaultAgent: "echo"},
 		}))
 	}
 	t.Cleanup(release)

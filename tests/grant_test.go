@@ -128,8 +128,9 @@ func TestC_07_GrantBeyondTheAccount(t *testing.T) {
 		boss := rig.Key("acme", "carl")
 		boss.Roles = []string{"boss"}
 		target := rig.Serve(t, server.Config{
-			Agents: reg, Store: store, Keys: []server.APIKey{rig.Key("acme", "ann"), boss},
-			Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(20_000), MaxCostPerDay: proto.Float64(0.02), TimeZone: "Asia/Tokyo"}},
+			Agents:   reg,
+			Store:    store,
+			Settings: &teamv1.ServerSettings{Auth: rig.Auth(rig.Key("acme", "ann"), boss), Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxTokensPerDay: proto.Int64(20_000), MaxCostPerDay: proto.Float64(0.02), TimeZone: "Asia/Tokyo"}}},
 		})
 		ann := target.As("acme", "ann")
 		l := &life{Target: ann, clients: rig.Clients(t, ann)}

@@ -16,7 +16,7 @@ import (
 // of them have the 32 MiB that the account may have under way; the other calls end, and calls of others are answered.
 func TestT_31_HeldGRPCMessages(t *testing.T) {
 	const calls = 40
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: protocols}

@@ -110,7 +110,7 @@ func TestP4_A_15_ManySendsAreOneTask(t *testing.T) {
 			a := newCounted("once")
 			a.open()
 			s, _ := at.Open(t)
-			target, stop := rig.Start(t, server.Config{Agent: a, Store: s, Keys: []server.APIKey{rig.Key("p4", "ann")}})
+			target, stop := rig.Start(t, server.Config{Agent: a, Store: s, Settings: rig.Keys(rig.Key("p4", "ann"))})
 			defer stop()
 			target = target.As("p4", "ann")
 			tasks, errs := storm(t, target, sends, rig.Text("once", "m", "it"))
@@ -131,7 +131,7 @@ func TestP4_A_15_ManySendsAreOneTask(t *testing.T) {
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		t.Run("P4 A-15 a hundred across a restart", func(t *testing.T) {
 			a := newCounted("once")
-			c := server.Config{Agent: a, Keys: []server.APIKey{rig.Key("p4", "bob")}}
+			c := server.Config{Agent: a, Settings: rig.Keys(rig.Key("p4", "bob"))}
 			var done func()
 			c.Store, done = at.Open(t)
 			target, stop := rig.Start(t, c)
@@ -361,8 +361,8 @@ func TestS_55_NothingCrosses(t *testing.T) {
 		a := newCounted("a")
 		a.open()
 		s, _ := at.Open(t)
-		keys := []server.APIKey{rig.Key("one", "ann"), rig.Key("one", "bob"), rig.Key("two", "ann")}
-		target, _ := rig.Start(t, server.Config{Agent: a, Store: s, Keys: keys})
+		keys := []*teamv1.ApiKey{rig.Key("one", "ann"), rig.Key("one", "bob"), rig.Key("two", "ann")}
+		target, _ := rig.Start(t, server.Config{Agent: a, Store: s, Settings: rig.Keys(keys...)})
 		target.Version = "1.0"
 		type owner struct{ account, principal, text string }
 		owners := []owner{{"one", "ann", "secret"}, {"one", "bob", "secret"}, {"two", "ann", "another secret"}}

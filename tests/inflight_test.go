@@ -109,7 +109,7 @@ func TestMemoryOfAccounts(t *testing.T) {
 		return agent.NewMessage("done"), nil
 	}}
 	meter, held := memoryOf(t)
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, slow, says("echo")), Keys: twoAccounts, Limits: leastBudget, Meter: meter})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, slow, says("echo")), Meter: meter, Settings: &teamv1.ServerSettings{Auth: rig.Auth(twoAccounts...), Limits: leastBudget}})
 	acme, err := rig.NewGRPC(target.As("acme", "ann"))
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestMemoryOfAccounts(t *testing.T) {
 func TestLoneLargeAnswer(t *testing.T) {
 	t.Parallel()
 	meter, held := memoryOf(t)
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts, Limits: leastBudget, Meter: meter})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Meter: meter, Settings: &teamv1.ServerSettings{Auth: rig.Auth(twoAccounts...), Limits: leastBudget}})
 	for _, c := range everyClient(t, target.As("acme", "ann")) {
 		t.Run(c.Binding(), func(t *testing.T) {
 			resp, err := c.Send(t.Context(), rig.Text("echo", "send-"+idOf(c), large))
@@ -214,7 +214,7 @@ func TestEightLargeMembers(t *testing.T) {
 	if err := m.Register("eight", all); err != nil {
 		t.Fatal(err)
 	}
-	target := rig.Serve(t, server.Config{Agents: m, Keys: twoAccounts, Limits: leastBudget, Meter: meter})
+	target := rig.Serve(t, server.Config{Agents: m, Meter: meter, Settings: &teamv1.ServerSettings{Auth: rig.Auth(twoAccounts...), Limits: leastBudget}})
 	client := rig.NewREST(target.As("acme", "ann"))
 	resp, err := client.Send(t.Context(), rig.Text("eight", "large", large))
 	if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
@@ -229,7 +229,10 @@ func TestClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	meter, held := memoryOf(t)
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, says("echo")), Keys: twoAccounts, Limits: leastBudget, Meter: meter, StallTime: 300 * time.Millisecond,
+		Agents:    rig.Manager(t, says("echo")),
+		Meter:     meter,
+		StallTime: 300 * time.Millisecond,
+		Settings:  &teamv1.ServerSettings{Auth: rig.Auth(twoAccounts...), Limits: leastBudget},
 	})
 	client := rig.NewREST(target.As("acme", "ann"))
 	resp, err := client.Send(t.Context(), rig.Text("echo", "large", large))

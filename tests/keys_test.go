@@ -8,7 +8,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -28,9 +27,8 @@ func TestT_11_KeysWithoutRestart(t *testing.T) {
 			t.Cleanup(func() { _ = s.Close() })
 			other = s
 		}
-		admin := rig.Key("acme", "root")
-		admin.Permissions = a2a.EveryPermission
-		config := server.Config{Store: store, Keys: []server.APIKey{admin, rig.Key("acme", "ann")}}
+		admin := rig.Admin("acme", "root")
+		config := server.Config{Store: store, Settings: rig.Keys(admin, rig.Key("acme", "ann"))}
 		serve := func(s server.Store) rig.Target {
 			c := config
 			c.Store, c.Agents = s, rig.Manager(t, whichAgent(t))

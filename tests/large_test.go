@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/nesting"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -49,8 +50,8 @@ func TestA_02_LargeResultsAreReadable(t *testing.T) {
 		m := rig.Manager(t, answering("big", agent.TextParts(text)[0], &a2av1.Part{
 			Content: &a2av1.Part_Raw{Raw: raw}, Filename: "all.html", MediaType: "text/html",
 		}, agent.TextParts("small")[0]))
-		keys := []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob")}
-		target := rig.Serve(t, server.Config{Agents: m, Store: s, Keys: keys}).As("acme", "ann")
+		keys := []*teamv1.ApiKey{rig.Key("acme", "ann"), rig.Key("acme", "bob")}
+		target := rig.Serve(t, server.Config{Agents: m, Store: s, Settings: rig.Keys(keys...)}).As("acme", "ann")
 		all := append(rig.Clients(t, target), rig.ClientsV03(t, target)...)
 		if place.Durable {
 			all = all[:3]

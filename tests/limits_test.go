@@ -17,20 +17,15 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
 // twoAccounts are keys of two accounts, and that of an administrator.
-var twoAccounts = []server.APIKey{rig.Key("acme", "ann"), rig.Key("other", "bob"), administrator()}
+var twoAccounts = []*teamv1.ApiKey{rig.Key("acme", "ann"), rig.Key("other", "bob"), administrator()}
 
-func administrator() server.APIKey {
-	k := rig.Key("ops", "root")
-	k.Permissions = a2a.EveryPermission
-	return k
-}
+func administrator() *teamv1.ApiKey { return rig.Admin("ops", "root") }
 
 // setLimits sets the limits of account acme over the API, or removes them.
 func setLimits(t *testing.T, target rig.Target, l *teamv1.AccountLimits) {
@@ -62,7 +57,8 @@ func limitedAs(t *testing.T, err error, limit, value string) {
 // when to try again; the requests of another account are answered.
 func TestP11_RequestsOfAnAccount(t *testing.T) {
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, says("echo")), Keys: twoAccounts,
+		Agents:   rig.Manager(t, says("echo")),
+		Settings: rig.Keys(twoAccounts...),
 	})
 	setLimits(t, target, &teamv1.AccountLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(3)})
 	known := rig.NewREST(target.As("acme", "ann"))
@@ -109,7 +105,7 @@ func TestP11_RequestsOfAnAccount(t *testing.T) {
 // TestP11_RequestsOfAPrincipal has one principal of an account make more requests than each of them may, over
 // each binding. The others of its account are answered.
 func TestP11_RequestsOfAPrincipal(t *testing.T) {
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe"))})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(append(slices.Clone(twoAccounts), rig.Key("acme", "zoe"))...)})
 	setLimits(t, target, &teamv1.AccountLimits{PerPrincipal: &teamv1.PrincipalLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(3)}})
 	for i := range 3 {
 		if _, err := rig.NewREST(target.As("acme", "ann")).Send(t.Context(), rig.Text("echo", fmt.Sprint(i), "hi")); err != nil {
@@ -142,7 +138,8 @@ func TestP11_StreamsOfAPrincipal(t *testing.T) {
 		return agent.NewMessage("done"), nil
 	}}
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, slow, says("echo")), Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe")), Streams: a2a.Streams{PerOwner: 1},
+		Agents:   rig.Manager(t, slow, says("echo")),
+		Settings: &teamv1.ServerSettings{Auth: rig.Auth(append(slices.Clone(twoAccounts), rig.Key("acme", "zoe"))...), Streams: &teamv1.StreamSettings{PerCaller: proto.Int32(1)}},
 	})
 	ann := rig.NewREST(target.As("acme", "ann"))
 	began := make(chan error, 100)
@@ -174,7 +171,7 @@ func TestP11_StreamsOfAPrincipal(t *testing.T) {
 
 // TestP11_FaultsOverTheAPI: what is wrong with limits of principals is named by its path in JSON.
 func TestP11_FaultsOverTheAPI(t *testing.T) {
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	answer, err := target.As("ops", "root").Do(t.Context(), http.MethodPut, "/team/v1/accounts/acme",
 		[]byte(`{"limits": {"burst": 1, "perPrincipal": {"maxQueued": 0, "maxUploadBytes": "5"}}}`), map[string]string{"Content-Type": "application/json"})
 	if err != nil || answer.Status != http.StatusBadRequest {
@@ -207,8 +204,9 @@ func TestP11_TasksOfAPrincipal(t *testing.T) {
 			return agent.NewMessage("done"), nil
 		}}
 		target := rig.Serve(t, server.Config{
-			Agents: rig.Manager(t, slow, says("echo")), Store: store, Keys: append(slices.Clone(twoAccounts), rig.Key("acme", "zoe")),
-			Accounts: map[string]*teamv1.AccountLimits{"acme": {PerPrincipal: &teamv1.PrincipalLimits{MaxRunning: proto.Int32(2), MaxQueued: proto.Int32(3)}}},
+			Agents:   rig.Manager(t, slow, says("echo")),
+			Store:    store,
+			Settings: &teamv1.ServerSettings{Auth: rig.Auth(append(slices.Clone(twoAccounts), rig.Key("acme", "zoe"))...), Accounts: map[string]*teamv1.AccountLimits{"acme": {PerPrincipal: &teamv1.PrincipalLimits{MaxRunning: proto.Int32(2), MaxQueued: proto.Int32(3)}}}},
 		})
 		begin := func(principal string) (begun int, err error) {
 			c, err := rig.NewGRPC(target.As("acme", principal))
@@ -263,7 +261,8 @@ func TestP21_CallsBeyondTheLimit(t *testing.T) {
 		return agent.NewMessage("done"), nil
 	}}
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, slow, says("echo")), Keys: twoAccounts, Limits: &teamv1.LimitSettings{MaxCalls: proto.Int32(18)},
+		Agents:   rig.Manager(t, slow, says("echo")),
+		Settings: &teamv1.ServerSettings{Auth: rig.Auth(twoAccounts...), Limits: &teamv1.LimitSettings{MaxCalls: proto.Int32(18)}},
 	})
 	acme, err := rig.NewGRPC(target.As("acme", "ann"))
 	if err != nil {
@@ -349,8 +348,9 @@ func TestP11_TasksOfAnAccount(t *testing.T) {
 			return agent.NewMessage("done"), nil
 		}}
 		target := rig.Serve(t, server.Config{
-			Agents: rig.Manager(t, slow, says("echo")), Store: store, Keys: twoAccounts,
-			Limits: &teamv1.LimitSettings{Account: &teamv1.AccountLimits{MaxRunning: proto.Int32(2), MaxQueued: proto.Int32(3)}},
+			Agents:   rig.Manager(t, slow, says("echo")),
+			Store:    store,
+			Settings: &teamv1.ServerSettings{Auth: rig.Auth(twoAccounts...), Limits: &teamv1.LimitSettings{Account: &teamv1.AccountLimits{MaxRunning: proto.Int32(2), MaxQueued: proto.Int32(3)}}},
 		})
 		c, err := rig.NewGRPC(target.As("acme", "ann"))
 		if err != nil {
@@ -390,7 +390,7 @@ func TestP11_TasksOfAnAccount(t *testing.T) {
 // 32 MiB under way; the rest is refused, and the requests of others are answered.
 func TestT_31_BodiesWithAKey(t *testing.T) {
 	const bodies, size = 200, 4 << 20
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Keys: twoAccounts})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	end := make(chan struct{})
 	var sending, ended sync.WaitGroup
 	zeros := make([]byte, size)

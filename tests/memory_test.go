@@ -206,8 +206,9 @@ func TestS_55_Conversations(t *testing.T) {
 		llm := fakellm.New(t)
 		s, _ := at.Open(t)
 		target := rig.Serve(t, server.Config{
-			Agents: rig.Manager(t, newTalker(t, llm, true)), Store: s,
-			Keys: []server.APIKey{rig.Key("one", "ann"), rig.Key("one", "bob"), rig.Key("two", "ann")},
+			Agents:   rig.Manager(t, newTalker(t, llm, true)),
+			Store:    s,
+			Settings: rig.Keys(rig.Key("one", "ann"), rig.Key("one", "bob"), rig.Key("two", "ann")),
 		}, llm)
 		callers := []rig.Target{target.As("one", "ann"), target.As("one", "bob"), target.As("two", "ann")}
 		for round := range 2 {
@@ -459,7 +460,7 @@ func TestS_55_Elsewhere(t *testing.T) {
 	far := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true))}, llm)
 	m := rig.Manager(t, overService(t, "far", far, "talker"))
 	chain(t, m, "desk", "far")
-	near := rig.Serve(t, server.Config{Agents: m, Keys: []server.APIKey{rig.Key("one", "ann"), rig.Key("one", "bob")}})
+	near := rig.Serve(t, server.Config{Agents: m, Settings: rig.Keys(rig.Key("one", "ann"), rig.Key("one", "bob"))})
 	for _, who := range []string{"ann", "bob"} {
 		c := rig.NewREST(near.As("one", who))
 		say(t, c, "desk", "same", "one of "+who)

@@ -651,7 +651,7 @@ func TestA_05_MonitorOfOthers(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {
 		m := rig.Manager(t, script(t, "asks", asking("who?")...))
 		store, _ := place.Open(t)
-		target := rig.Serve(t, server.Config{Agents: m, Store: store, Keys: []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob")}})
+		target := rig.Serve(t, server.Config{Agents: m, Store: store, Settings: rig.Keys(rig.Key("acme", "ann"), rig.Key("acme", "bob"))})
 		resp, err := rig.Clients(t, target.As("acme", "ann"))[0].Send(t.Context(), rig.Text("asks", "m", "x"))
 		if err != nil {
 			t.Fatal(err)

@@ -167,7 +167,7 @@ func TestS_60_CostByWhoCausedIt(t *testing.T) {
 func TestA_12_WatchesAreStreams(t *testing.T) {
 	for n := range 2 {
 		c := newCrew("c")
-		target := rig.Serve(t, server.Config{Agents: c.members(t), Streams: a2a.Streams{PerTask: 2, PerOwner: 3}})
+		target := rig.Serve(t, server.Config{Agents: c.members(t), Settings: &teamv1.ServerSettings{Streams: &teamv1.StreamSettings{PerTask: proto.Int32(2), PerCaller: proto.Int32(3)}}})
 		monitor := rig.Monitors(t, target)[n]
 		resp, err := rig.Clients(t, target)[0].Send(t.Context(), atOnce(rig.Text("c", "m", "x")))
 		if err != nil {

@@ -48,7 +48,7 @@ func TestP11_OneAccountAtTwentyTimesItsLimit(t *testing.T) {
 			var targets []rig.Target
 			for range c.replicas {
 				store, _ := at.Open(t)
-				targets = append(targets, rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Store: store, Keys: twoAccounts}))
+				targets = append(targets, rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Store: store, Settings: rig.Keys(twoAccounts...)}))
 			}
 			besides(t, targets)
 		})

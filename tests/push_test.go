@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -42,8 +43,8 @@ func whichAgent(t testing.TB) agent.Agent {
 
 // TestA_18_Configurations: the calls about configurations, over each binding.
 func TestA_18_Configurations(t *testing.T) {
-	keys := []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob")}
-	open := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), Keys: keys})
+	keys := []*teamv1.ApiKey{rig.Key("acme", "ann"), rig.Key("acme", "bob")}
+	open := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), Settings: rig.Keys(keys...)})
 	target, bob := open.As("acme", "ann"), rig.Clients(t, open.As("acme", "bob"))
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		p := c.(rig.PushClient)
@@ -194,7 +195,7 @@ func TestA_04_A_18_BadConfigurations(t *testing.T) {
 
 // TestA_18_SwitchedOff: the card says so. What the calls say is in the table of errors.
 func TestA_18_SwitchedOff(t *testing.T) {
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), NoPush: true})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), Settings: &teamv1.ServerSettings{Push: &teamv1.PushSettings{Enabled: proto.Bool(false)}}})
 	card, _, err := rig.PublicCard(t.Context(), target, "asks")
 	if err != nil || card.GetCapabilities().GetPushNotifications() {
 		t.Errorf("the card says %v, %v", card.GetCapabilities(), err)

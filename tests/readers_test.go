@@ -23,13 +23,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/race"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -301,9 +301,13 @@ func stall(t *testing.T, crowd crowd) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	agents := []*speaker{clocked("a", crowd.size), clocked("b", crowd.size), clocked("c", crowd.size)}
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, agents[0], agents[1], agents[2]), StallTime: crowd.limit,
-		Log: zap.New(core), LogSampling: server.LogSampling{Off: true}, // each line is counted
-		Streams: a2a.Streams{PerTask: 1200, PerOwner: 1200},
+		Agents:    rig.Manager(t, agents[0], agents[1], agents[2]),
+		StallTime: crowd.limit,
+		Log:       zap.New(core),
+		Settings: &teamv1.ServerSettings{
+			Log:     &teamv1.LogSettings{Sampling: &teamv1.LogSampling{Enabled: proto.Bool(false)}}, // each line is counted
+			Streams: &teamv1.StreamSettings{PerTask: proto.Int32(1200), PerCaller: proto.Int32(1200)},
+		},
 	})
 	c := rig.Clients(t, target)[0]
 	ids := make([]string, len(agents))
@@ -412,7 +416,7 @@ func TestP9_IdleStreams(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			target := rig.Serve(t, server.Config{Agent: asks, Streams: a2a.Streams{PerOwner: c.n, PerTask: c.n}})
+			target := rig.Serve(t, server.Config{Agent: asks, Settings: &teamv1.ServerSettings{Streams: &teamv1.StreamSettings{PerCaller: proto.Int32(int32(c.n)), PerTask: proto.Int32(int32(c.n))}}})
 			ids := make([]string, tasks)
 			clients := connections(t, target, c.binding, c.n)
 			for i := range ids {

@@ -522,7 +522,7 @@ func TestA_16_OneEndOverTheWire(t *testing.T) {
 func TestA_17_RefusedWhileItWorks(t *testing.T) {
 	asks, works := script(t, "asks", asking("who?")...), patient()
 	for _, refuses := range []bool{true, false} {
-		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, asks, works), RefuseWhileWorking: refuses})
+		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, asks, works), Settings: &teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{RefuseWhileWorking: refuses}}})
 		rig.Each(t, target, func(t *testing.T, c rig.Client) {
 			name := c.Binding()
 			id := begin(t, c, "works", "begins-"+name)

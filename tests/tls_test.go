@@ -18,11 +18,11 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -33,9 +33,11 @@ func serveTLS(t *testing.T, ca *testcerts.Authority, c server.Config) rig.Target
 	t.Helper()
 	cert, key := ca.Issue(time.Now().Add(time.Hour), "127.0.0.1", "team.example")
 	dir := t.TempDir()
-	c.TLS.CertFile, c.TLS.KeyFile = testcerts.Write(t, dir, "cert.pem", cert), testcerts.Write(t, dir, "key.pem", key)
-	c.TLS.ClientCAFile = testcerts.Write(t, dir, "ca.pem", ca.PEM)
-	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
+	settings := &teamv1.ServerSettings{Http: "127.0.0.1:0", Grpc: "127.0.0.1:0", Tls: &teamv1.ServerTls{
+		Cert: testcerts.Write(t, dir, "cert.pem", cert), Key: testcerts.Write(t, dir, "key.pem", key), ClientCa: testcerts.Write(t, dir, "ca.pem", ca.PEM),
+	}}
+	proto.Merge(settings, c.Settings)
+	c.Settings = settings
 	agent, err := scripted.New(scripted.Config{ID: "parrot", Steps: []*teamv1.ScriptedStep{{Do: &teamv1.ScriptedStep_Text{Text: "hello"}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +65,10 @@ func serveTLS(t *testing.T, ca *testcerts.Authority, c server.Config) rig.Target
 func TestT_10_ClientCertificates(t *testing.T) {
 	ca, other := testcerts.New(t, "ca"), testcerts.New(t, "other")
 	target := serveTLS(t, ca, server.Config{
-		Keys: []server.APIKey{rig.Key("acme", "key")},
-		Clients: []server.CertificateClient{
-			{SAN: "spiffe://team.example/ann", Name: "ann", Account: "acme"}, {SAN: "bob.example", Name: "bob", Account: "acme"},
-			{SAN: "eve@team.example", Name: "eve", Account: "other", Permissions: a2a.PermissionRead},
-		},
+		Settings: &teamv1.ServerSettings{Auth: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{rig.Key("acme", "key")}, Mtls: []*teamv1.CertificateClient{
+			{San: "spiffe://team.example/ann", Name: "ann", Account: "acme"}, {San: "bob.example", Name: "bob", Account: "acme"},
+			{San: "eve@team.example", Name: "eve", Account: "other", Permissions: []teamv1.Permission_Value{teamv1.Permission_READ}},
+		}}},
 	})
 	if !strings.HasPrefix(target.HTTP, "https://") {
 		t.Fatalf("serves %s", target.HTTP)
@@ -123,7 +124,7 @@ func TestT_10_ClientCertificates(t *testing.T) {
 // does not finish the handshake is cut off within 15 seconds on both listeners.
 func TestT_35_Handshake(t *testing.T) {
 	ca := testcerts.New(t, "ca")
-	target := serveTLS(t, ca, server.Config{Keys: []server.APIKey{rig.Key("acme", "ann")}})
+	target := serveTLS(t, ca, server.Config{Settings: rig.Keys(rig.Key("acme", "ann"))})
 	for version, config := range map[string]*tls.Config{"HTTP/2.0": ca.Client(), "HTTP/1.1": ca.Client()} {
 		transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: version == "HTTP/2.0"}
 		defer transport.CloseIdleConnections()
@@ -197,7 +198,7 @@ func TestT_35_FailedHandshakesAreLogged(t *testing.T) {
 // TestT_35_StreamsOverTLS: streams and their ends are the same over TLS, with HTTP/2.
 func TestT_35_StreamsOverTLS(t *testing.T) {
 	ca := testcerts.New(t, "ca")
-	target := serveTLS(t, ca, server.Config{Keys: []server.APIKey{rig.Key("acme", "ann")}}).Secure(t, ca.Client()).As("acme", "ann")
+	target := serveTLS(t, ca, server.Config{Settings: rig.Keys(rig.Key("acme", "ann"))}).Secure(t, ca.Client()).As("acme", "ann")
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		got, err := rig.Collect(c.Stream(t.Context(), rig.Text("", rand.Text(), "x")))
 		if err != nil || len(got) < 2 {
@@ -219,7 +220,7 @@ func TestT_35_StreamsOverTLS(t *testing.T) {
 // ends, and is not reset, which some clients take for a failure. If the body does not come, it is not awaited for long.
 func TestA_01_RefusalsOverHTTP2(t *testing.T) {
 	ca := testcerts.New(t, "ca")
-	target := serveTLS(t, ca, server.Config{Keys: []server.APIKey{rig.Key("acme", "ann")}})
+	target := serveTLS(t, ca, server.Config{Settings: rig.Keys(rig.Key("acme", "ann"))})
 	for name, whole := range map[string]bool{"the body comes late": true, "the body never comes": false} {
 		t.Run(name, func(t *testing.T) {
 			config := ca.Client()
@@ -288,12 +289,12 @@ func TestT_7_ClearBeyondLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := server.Config{Agent: agent, GRPC: server.NoListener, HTTP: "0.0.0.0:0", Keys: []server.APIKey{rig.Key("acme", "ann")}, Log: zap.NewNop()}
+	c := server.Config{Agent: agent, Log: zap.NewNop(), Settings: &teamv1.ServerSettings{Auth: rig.Auth(rig.Key("acme", "ann")), Grpc: "off", Http: "0.0.0.0:0"}}
 	_, err = server.New(c)
 	if err == nil || !strings.Contains(err.Error(), "refusing to serve on 0.0.0.0 without TLS") || !strings.Contains(err.Error(), "server.tls: {terminated_by_proxy: true}") {
 		t.Errorf("got %v", err)
 	}
-	c.TLS.ByProxy = true
+	c.Settings.Tls = &teamv1.ServerTls{TerminatedByProxy: true}
 	s, err := server.New(c)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -26,22 +26,16 @@ type Config struct {
 	// Costs are what the tasks of all accounts have spent, also of those without limits; nil means that a
 	// new limit counts only what is spent from then on.
 	Costs cost.Store
-	// File are the limits in the configuration file, by account. They take precedence over those
-	// that are set by the API.
-	File map[string]*teamv1.AccountLimits
-	// Every are the limits on the use of the server of each account for which the same limit is not
-	// set; nil means none but the defaults. Limits on what tasks spend have no effect here.
-	Every *teamv1.AccountLimits
-	// TotalUpload limits the bytes of request bodies of all accounts that are being received; 0 means
-	// DefaultTotalUpload.
-	TotalUpload int64
+	// Settings are those in effect. The limits of accounts there take precedence over those that are set by the API. What is
+	// in use beyond a new limit is not taken back: the limit refuses only more. Nil means the defaults.
+	Settings *settings.Live
 	// Counts counts what tasks use; nil means that neither queued tasks nor stored bytes are limited.
 	Counts Counts
 	// Shared says that other replicas may use the store, so that requests are counted in it. It needs
 	// Counts.
 	Shared bool
 	// Changed is called when limits have changed, because they may allow more tasks to run: after a
-	// notification of the ledger, and after Reload. Nil means no call.
+	// notification of the ledger. Nil means no call.
 	Changed func()
 	// Clock returns the time of the store; nil means time.Now.
 	Clock func() time.Time
@@ -51,8 +45,7 @@ type Config struct {
 
 // Accounts knows the limits of all accounts. It is safe for concurrent use.
 type Accounts struct {
-	c        Config
-	settings atomic.Pointer[settings]
+	c Config
 
 	uploads atomic.Int64  // bytes of all accounts
 	wake    chan struct{} // holds one signal: something is marked
@@ -68,25 +61,13 @@ type Accounts struct {
 	uses   map[string]*use   // by account or owner; guarded by mu
 }
 
-// settings are the part of a Config that Reload replaces. They are not modified.
-type settings struct {
-	file        map[string]*teamv1.AccountLimits
-	every       *teamv1.AccountLimits
-	totalUpload int64
-}
+// file returns the limits in the configuration file, by account.
+func (a *Accounts) file() map[string]*teamv1.AccountLimits { return a.c.Settings.Load().GetAccounts() }
 
-// settings returns the settings of a configuration.
-func (c *Config) settings() *settings {
-	return &settings{file: c.File, every: c.Every, totalUpload: cmp.Or(c.TotalUpload, DefaultTotalUpload)}
-}
-
-// Reload replaces File, Every and TotalUpload by those of c. The other fields of c have no effect. What is in use
-// beyond a new limit is not taken back: the limit refuses only more.
-func (a *Accounts) Reload(c Config) {
-	a.settings.Store(c.settings())
-	if a.c.Changed != nil {
-		a.c.Changed()
-	}
+// every returns the limits on the use of the server of each account for which the same limit is not set; nil means none
+// but the defaults. Limits on what tasks spend have no effect there.
+func (a *Accounts) every() *teamv1.AccountLimits {
+	return a.c.Settings.Load().GetLimits().GetAccount()
 }
 
 // New returns the accounts of a store.
@@ -97,9 +78,10 @@ func New(c Config) *Accounts {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	a := &Accounts{c: c, wake: make(chan struct{}, 1), begun: map[string]bool{}, lines: map[string]*line{}, uses: map[string]*use{}}
-	a.settings.Store(c.settings())
-	return a
+	if c.Settings == nil {
+		c.Settings = settings.Of(nil)
+	}
+	return &Accounts{c: c, wake: make(chan struct{}, 1), begun: map[string]bool{}, lines: map[string]*line{}, uses: map[string]*use{}}
 }
 
 // Serve reads limits that are set by other replicas, and counts requests with them, until ctx ends.
@@ -197,7 +179,7 @@ func (a *Accounts) begin(ctx context.Context, account string, l Limits, limited 
 // current returns the limits on what the tasks of an account spend, and false if it has none. The store
 // is read only if it has not been read since the start; the error is then the store's.
 func (a *Accounts) current(ctx context.Context, account string) (Limits, bool, error) {
-	if l, ok := a.settings.Load().file[account]; ok {
+	if l, ok := a.file()[account]; ok {
 		return LimitsOf(l), LimitsSpending(l), nil
 	}
 	a.mu.Lock()
@@ -327,7 +309,7 @@ func (a *Accounts) names() []string {
 	for name := range a.stored {
 		list = append(list, name)
 	}
-	for name := range a.settings.Load().file {
+	for name := range a.file() {
 		list = append(list, name)
 	}
 	slices.Sort(list)

@@ -14,6 +14,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -38,7 +39,7 @@ func replicas(t testing.TB, n int, perDay, inFlight int64) (*memory.Store, []rep
 	s := memory.New(memory.Config{})
 	var all []replica
 	for range n {
-		all = append(all, replica{t, account.New(account.Config{Ledger: s, File: map[string]*teamv1.AccountLimits{"acme": l}})})
+		all = append(all, replica{t, account.New(account.Config{Ledger: s, Settings: settings.Of(&teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"acme": l}})})})
 	}
 	return s, all
 }

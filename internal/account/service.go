@@ -133,7 +133,7 @@ func (a *Accounts) ListAccounts(ctx context.Context, req *teamv1.ListAccountsReq
 }
 
 func (a *Accounts) inFile(name string) bool {
-	_, ok := a.settings.Load().file[name]
+	_, ok := a.file()[name]
 	return ok
 }
 
@@ -153,7 +153,7 @@ func (a *Accounts) account(ctx context.Context, name string) (*teamv1.Account, e
 		got.Day, got.ResetTime = l.Day(now), timestamppb.New(l.Reset(now))
 		got.Spent, got.Reserved, got.InFlight = amountOf(use.Spent), amountOf(use.Held), amountOf(use.InFlight)
 	}
-	if got.Limits, got.InFile = a.settings.Load().file[name]; got.GetInFile() {
+	if got.Limits, got.InFile = a.file()[name]; got.GetInFile() {
 		return got, nil
 	}
 	a.mu.Lock()

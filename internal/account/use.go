@@ -140,9 +140,8 @@ func (a *Accounts) forget() {
 
 // limitsOf returns the limits that are set for an account, and those for every account. Both may be nil.
 func (a *Accounts) limitsOf(account string) (own, every *teamv1.AccountLimits) {
-	now := a.settings.Load()
-	every = now.every
-	if l, ok := now.file[account]; ok {
+	every = a.every()
+	if l, ok := a.file()[account]; ok {
 		return l, every
 	}
 	a.mu.Lock()
@@ -194,11 +193,10 @@ func (a *Accounts) LimitsRunning() bool {
 	limits := func(l *teamv1.AccountLimits) bool {
 		return l.GetMaxRunning() > 0 || l.GetPerPrincipal().GetMaxRunning() > 0
 	}
-	now := a.settings.Load()
-	if limits(now.every) {
+	if limits(a.every()) {
 		return true
 	}
-	for _, l := range now.file {
+	for _, l := range a.file() {
 		if limits(l) {
 			return true
 		}
@@ -333,7 +331,7 @@ func (a *Accounts) Upload(owner string, n int64) error {
 	own, every := a.limitsOf(account)
 	limit := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return l.MaxUploadBytes }, DefaultUpload)
 	each := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return eachOf(l).MaxUploadBytes }, math.MaxInt64)
-	total := a.settings.Load().totalUpload
+	total := a.c.Settings.Load().GetLimits().GetMaxUploadBytes()
 	if all := a.uploads.Add(n); all > total {
 		a.uploads.Add(-n)
 		e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,

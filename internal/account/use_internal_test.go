@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -44,7 +45,7 @@ func (c *creating) Servers(context.Context) (int, error)               { return 
 // allows, and few of them ask the store.
 func TestP11_ManyTasksAtOnce(t *testing.T) {
 	c := &creating{}
-	a := New(Config{Counts: c, File: map[string]*teamv1.AccountLimits{"acme": {MaxQueued: proto.Int32(3)}}})
+	a := New(Config{Counts: c, Settings: settings.Of(&teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxQueued: proto.Int32(3)}}})})
 	var wg sync.WaitGroup
 	begin := make(chan struct{})
 	var admitted atomic.Int64
@@ -69,7 +70,7 @@ func TestP11_ManyTasksAtOnce(t *testing.T) {
 func TestP11_LimitsCostNoReadPerRequest(t *testing.T) {
 	c := &counting{queued: 10}
 	none := map[string]*teamv1.AccountLimits{"acme": {}} // so that no ledger is needed
-	a := New(Config{Counts: c, File: none})
+	a := New(Config{Counts: c, Settings: settings.Of(&teamv1.ServerSettings{Accounts: none})})
 	began := time.Now()
 	for range 1000 {
 		if err := a.Admit(t.Context(), "acme"); err != nil {
@@ -79,7 +80,7 @@ func TestP11_LimitsCostNoReadPerRequest(t *testing.T) {
 	if most := 1 + int(time.Since(began)/countFor); c.asked > most {
 		t.Errorf("%d tasks asked the store %d times", 1000, c.asked)
 	}
-	a = New(Config{Counts: c, File: none, Every: &teamv1.AccountLimits{MaxQueued: proto.Int32(14)}})
+	a = New(Config{Counts: c, Settings: settings.Of(&teamv1.ServerSettings{Accounts: none, Limits: &teamv1.LimitSettings{Account: &teamv1.AccountLimits{MaxQueued: proto.Int32(14)}}})})
 	for range 100 {
 		if err := a.Admit(t.Context(), "acme"); err != nil {
 			t.Fatal(err)
@@ -99,10 +100,10 @@ func TestP11_LimitsCostNoReadPerRequest(t *testing.T) {
 
 // TestP11_LimitsOfAnAccountOrOfAll: a limit of the file comes before one of all accounts, each for itself.
 func TestP11_LimitsOfAnAccountOrOfAll(t *testing.T) {
-	a := New(Config{
-		File:  map[string]*teamv1.AccountLimits{"acme": {Weight: proto.Int32(3)}},
-		Every: &teamv1.AccountLimits{MaxRunning: proto.Int32(7), Weight: proto.Int32(2)},
-	})
+	a := New(Config{Settings: settings.Of(&teamv1.ServerSettings{
+		Accounts: map[string]*teamv1.AccountLimits{"acme": {Weight: proto.Int32(3)}},
+		Limits:   &teamv1.LimitSettings{Account: &teamv1.AccountLimits{MaxRunning: proto.Int32(7), Weight: proto.Int32(2)}},
+	})})
 	for account, want := range map[string][2]int{"acme": {3, 7}, "other": {2, 7}} {
 		if got := [2]int{a.Weight(account), a.MaxRunning(account)}; got != want {
 			t.Errorf("%s: weight and running %v, want %v", account, got, want)
@@ -118,10 +119,10 @@ func TestP11_LimitsOfAnAccountOrOfAll(t *testing.T) {
 
 // TestP11_BurstBelongsToItsRate: an account with a rate of its own does not get the burst of every account.
 func TestP11_BurstBelongsToItsRate(t *testing.T) {
-	a := New(Config{
-		File:  map[string]*teamv1.AccountLimits{"acme": {RequestsPerSecond: proto.Float64(0.001)}},
-		Every: &teamv1.AccountLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(5)},
-	})
+	a := New(Config{Settings: settings.Of(&teamv1.ServerSettings{
+		Accounts: map[string]*teamv1.AccountLimits{"acme": {RequestsPerSecond: proto.Float64(0.001)}},
+		Limits:   &teamv1.LimitSettings{Account: &teamv1.AccountLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(5)}},
+	})})
 	for account, want := range map[string]int{"acme": 1, "other": 5} {
 		n := 0
 		for n < 10 && a.Request(account) == nil {
@@ -135,7 +136,7 @@ func TestP11_BurstBelongsToItsRate(t *testing.T) {
 
 // TestP11_UploadsOfAnAccount: what is returned may be used again, and one account leaves room for others.
 func TestP11_UploadsOfAnAccount(t *testing.T) {
-	a := New(Config{TotalUpload: 40 << 20})
+	a := New(Config{Settings: settings.Of(&teamv1.ServerSettings{Limits: &teamv1.LimitSettings{MaxUploadBytes: proto.Int64(40 << 20)}})})
 	if err := a.Upload("acme/ann", DefaultUpload); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ func TestP11_SeveralServersQueue(t *testing.T) {
 	c.servers.Store(servers)
 	list := make([]*Accounts, servers)
 	for i := range list {
-		list[i] = New(Config{Counts: c, File: map[string]*teamv1.AccountLimits{"acme": {MaxQueued: proto.Int32(limit)}}})
+		list[i] = New(Config{Counts: c, Settings: settings.Of(&teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"acme": {MaxQueued: proto.Int32(limit)}}})})
 	}
 	admitted := 0
 	for _, a := range list { // all of them have read that nothing waits
@@ -211,12 +212,12 @@ func TestP11_SeveralServersQueue(t *testing.T) {
 // refused names it.
 func TestP11_LimitsOfAPrincipal(t *testing.T) {
 	c := &creating{}
-	a := New(Config{Counts: c, File: map[string]*teamv1.AccountLimits{"acme": {
+	a := New(Config{Counts: c, Settings: settings.Of(&teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"acme": {
 		RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(5), MaxUploadBytes: proto.Int64(8 << 20),
 		PerPrincipal: &teamv1.PrincipalLimits{
 			RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(3), MaxQueued: proto.Int32(2), MaxUploadBytes: proto.Int64(4 << 20), MaxRunning: proto.Int32(1),
 		},
-	}}})
+	}}})})
 	wants := func(err error, limit, principal string) {
 		t.Helper()
 		e := agent.AsError(err)
@@ -267,7 +268,7 @@ func TestP11_LimitsOfAPrincipal(t *testing.T) {
 
 // TestP11_PrincipalsAreForgotten: what principals have used stays in memory only until their buckets are full again.
 func TestP11_PrincipalsAreForgotten(t *testing.T) {
-	a := New(Config{File: map[string]*teamv1.AccountLimits{"acme": {PerPrincipal: &teamv1.PrincipalLimits{RequestsPerSecond: proto.Float64(1)}}}})
+	a := New(Config{Settings: settings.Of(&teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"acme": {PerPrincipal: &teamv1.PrincipalLimits{RequestsPerSecond: proto.Float64(1)}}}})})
 	for i := range 100 {
 		_ = a.Request("acme/" + strconv.Itoa(i))
 	}
@@ -322,7 +323,7 @@ func (s *sharing) replicas(ctx context.Context, t *testing.T, n int) []*Accounts
 	list := make([]*Accounts, n)
 	var serving sync.WaitGroup
 	for i := range list {
-		a := New(Config{Ledger: s, Counts: s, Shared: true, File: map[string]*teamv1.AccountLimits{"acme": {RequestsPerSecond: proto.Float64(10), Burst: proto.Int32(10)}}})
+		a := New(Config{Ledger: s, Counts: s, Shared: true, Settings: settings.Of(&teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"acme": {RequestsPerSecond: proto.Float64(10), Burst: proto.Int32(10)}}})})
 		serving.Go(func() { a.Serve(ctx) })
 		list[i] = a
 	}

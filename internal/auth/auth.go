@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -104,13 +105,11 @@ func bearer(r Request) (string, error) {
 
 // Config configures the authentication of a server.
 type Config struct {
-	// Keys are the API keys of the configuration.
-	Keys []APIKey
-	// Clients are those that are known by their certificates, which Certificates accepts.
-	Clients      []CertificateClient
+	// Accept has the API keys of the configuration, the clients that are known by their certificates, and the issuers of
+	// tokens. Without any of them every caller is accepted.
+	Accept *teamv1.AuthConfig
+	// Certificates accepts the certificates of clients; nil means none.
 	Certificates *Certificates
-	// Issuers are issuers of tokens that are accepted.
-	Issuers []Issuer
 	// Store has the keys that were made by the API, and rights; nil means that there are no others than those that
 	// were noted since New.
 	Store Store
@@ -122,7 +121,7 @@ type Config struct {
 
 // Server authenticates the callers of a server, and slows down those that guess.
 type Server struct {
-	c        Config // Keys, Clients and Issuers are those of New
+	c        Config // Accept is that of New
 	guesses  guesses
 	rights   *rights
 	now      atomic.Pointer[accepted] // stored under mu
@@ -146,7 +145,7 @@ type accepted struct {
 // New returns the authentication of a server, nil if it accepts every caller. The error names what
 // is wrong with the configuration.
 func New(c Config) (*Server, error) {
-	if !c.authenticates() {
+	if !Authenticates(c.Accept) {
 		return nil, nil //nolint:nilnil // every caller is accepted
 	}
 	if c.Log == nil {
@@ -157,7 +156,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{c: c, rights: newRights(c.Store, c.Log), reloaded: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
 	s.guesses.log = c.Log
-	apply, err := s.Prepare(c)
+	apply, err := s.Prepare(c.Accept)
 	if err != nil {
 		return nil, err
 	}
@@ -165,24 +164,25 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-// authenticates reports whether c has anything by which callers are known.
-func (c *Config) authenticates() bool { return len(c.Keys)+len(c.Clients)+len(c.Issuers) > 0 }
+// Authenticates reports whether c has anything by which callers are known.
+func Authenticates(c *teamv1.AuthConfig) bool {
+	return len(c.GetApiKeys())+len(c.GetMtls())+len(c.GetJwt()) > 0
+}
 
 // errBegins is the error for a configuration that would make a running server begin to authenticate its callers, or
 // cease to.
 var errBegins = errors.New("a running server can neither begin nor cease to authenticate its callers; to add the first entry of server.auth or remove the last one, restart it")
 
-// Prepare returns the function that replaces Keys, Clients and Issuers by those of c, which the next request
-// meets. The other fields of c have no effect. Keys of issuers that are in both configurations need not be fetched
-// again. Server may be nil.
-func (s *Server) Prepare(c Config) (apply func(), err error) {
-	if (s != nil) != c.authenticates() {
+// Prepare returns the function that replaces Config.Accept, which the next request meets. Keys of issuers that are in both
+// configurations need not be fetched again. Server may be nil.
+func (s *Server) Prepare(c *teamv1.AuthConfig) (apply func(), err error) {
+	if (s != nil) != Authenticates(c) {
 		return nil, errBegins
 	}
 	if s == nil {
 		return func() {}, nil
 	}
-	next, err := s.accept(&c)
+	next, err := s.accept(c)
 	if err != nil {
 		return nil, err
 	}
@@ -199,27 +199,27 @@ func (s *Server) Prepare(c Config) (apply func(), err error) {
 }
 
 // accept returns what a configuration accepts.
-func (s *Server) accept(c *Config) (*accepted, error) {
+func (s *Server) accept(c *teamv1.AuthConfig) (*accepted, error) {
 	a := &accepted{}
 	var err error
 	var needs []string
-	if a.keys, err = NewKeys(c.Keys); err != nil {
+	if a.keys, err = NewKeys(c.GetApiKeys()); err != nil {
 		return nil, err
 	}
 	a.keys.clock = s.c.Clock
-	if len(c.Issuers) > 0 { // first, because Keys refuses every bearer token that it does not know
-		if a.tokens, err = newTokens(c.Issuers, s.keysOf); err != nil {
+	if len(c.GetJwt()) > 0 { // first, because Keys refuses every bearer token that it does not know
+		if a.tokens, err = newTokens(IssuersOf(c), s.keysOf); err != nil {
 			return nil, err
 		}
 		a.tokens.waits, a.tokens.note = s.guesses.waits, s.rights.note
 		a.of, needs = append(a.of, a.tokens), append(needs, "a token of one of its issuers; send the header authorization: Bearer TOKEN")
 	}
 	a.of = append(a.of, a.keys)
-	if len(c.Keys) > 0 {
+	if len(c.GetApiKeys()) > 0 {
 		needs = append(needs, "an API key; send the header authorization: Bearer KEY")
 	}
-	if len(c.Clients) > 0 {
-		if a.mtls, err = newMTLS(c.Clients, s.c.Certificates); err != nil {
+	if len(c.GetMtls()) > 0 {
+		if a.mtls, err = newMTLS(c.GetMtls(), s.c.Certificates); err != nil {
 			return nil, err
 		}
 		a.mtls.note = s.rights.note

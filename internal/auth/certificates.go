@@ -15,23 +15,14 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-)
 
-// CertificateFiles are the files that a server needs for TLS, all in PEM.
-type CertificateFiles struct {
-	// Cert has the certificate of the server, followed by its intermediates. Key has its key.
-	Cert, Key string
-	// ClientCA has the authorities that sign the certificates of clients; "" means that clients
-	// are not asked for one.
-	ClientCA string
-	// RequireClient refuses clients that show no certificate. It needs ClientCA.
-	RequireClient bool
-}
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+)
 
 // Certificates are the certificates of a server, which are read again when their files change. They
 // are safe for concurrent use.
 type Certificates struct {
-	files  CertificateFiles
+	files  *teamv1.ServerTls
 	log    *zap.Logger
 	loaded atomic.Pointer[loaded]
 	first  *loaded // what was read at the start
@@ -43,7 +34,7 @@ type Certificates struct {
 type loaded struct {
 	content []byte // of the files
 	pair    tls.Certificate
-	clients *x509.CertPool // nil without ClientCA
+	clients *x509.CertPool // nil without client_ca
 	// authorities has the fingerprints of the certificates in clients.
 	authorities []string
 }
@@ -52,21 +43,21 @@ type loaded struct {
 // a file that is being written is not used.
 const rereadEvery = 2 * time.Second
 
-// ReadCertificates reads the files. The error says which file is wrong. log receives lines about
+// ReadCertificates reads the files that f names. The error says which file is wrong. log receives lines about
 // changes; nil means no log.
-func ReadCertificates(f CertificateFiles, log *zap.Logger) (*Certificates, error) {
+func ReadCertificates(f *teamv1.ServerTls, log *zap.Logger) (*Certificates, error) {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	if f.RequireClient && f.ClientCA == "" {
+	if f.GetClient() == teamv1.ClientCertificate_REQUIRED && f.GetClientCa() == "" {
 		return nil, errors.New("certificates of clients are required, but no authority signs them; set server.tls.client_ca as well")
 	}
 	c := &Certificates{files: f, log: log, every: rereadEvery}
-	content, err := f.read()
+	content, err := read(f)
 	if err != nil {
 		return nil, err
 	}
-	l, err := f.parse(content)
+	l, err := parse(f, content)
 	if err != nil {
 		return nil, err
 	}
@@ -75,9 +66,9 @@ func ReadCertificates(f CertificateFiles, log *zap.Logger) (*Certificates, error
 	return c, nil
 }
 
-// read returns the contents of the files, in the order Cert, Key and ClientCA.
-func (f CertificateFiles) read() (content [3][]byte, err error) {
-	for i, name := range []string{f.Cert, f.Key, f.ClientCA} {
+// read returns the contents of the files, in the order cert, key and client_ca.
+func read(f *teamv1.ServerTls) (content [3][]byte, err error) {
+	for i, name := range []string{f.GetCert(), f.GetKey(), f.GetClientCa()} {
 		if name == "" {
 			continue
 		}
@@ -89,16 +80,16 @@ func (f CertificateFiles) read() (content [3][]byte, err error) {
 }
 
 // parse parses the contents of the files.
-func (f CertificateFiles) parse(content [3][]byte) (*loaded, error) {
+func parse(f *teamv1.ServerTls, content [3][]byte) (*loaded, error) {
 	l := &loaded{content: bytes.Join(content[:], []byte{0})}
 	var err error
 	if l.pair, err = tls.X509KeyPair(content[0], content[1]); err != nil {
-		return nil, fmt.Errorf("the certificate %s and the key %s of server.tls: %w", f.Cert, f.Key, err)
+		return nil, fmt.Errorf("the certificate %s and the key %s of server.tls: %w", f.GetCert(), f.GetKey(), err)
 	}
-	if f.ClientCA != "" {
+	if f.GetClientCa() != "" {
 		l.clients = x509.NewCertPool()
 		if !l.clients.AppendCertsFromPEM(content[2]) {
-			return nil, fmt.Errorf("%s of server.tls.client_ca contains no certificate in PEM", f.ClientCA)
+			return nil, fmt.Errorf("%s of server.tls.client_ca contains no certificate in PEM", f.GetClientCa())
 		}
 		l.authorities = fingerprints(content[2])
 	}
@@ -138,7 +129,7 @@ func (c *Certificates) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		content, err := c.files.read()
+		content, err := read(c.files)
 		all := bytes.Join(content[:], []byte{0})
 		stable := bytes.Equal(all, seen)
 		seen = all
@@ -151,7 +142,7 @@ func (c *Certificates) Run(ctx context.Context) {
 		}
 		var l *loaded
 		if err == nil {
-			l, err = c.files.parse(content)
+			l, err = parse(c.files, content)
 		}
 		switch {
 		case err == nil:
@@ -189,7 +180,7 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 				config.ClientCAs, config.ClientAuth = l.clients, tls.VerifyClientCertIfGiven
 				config.SessionTicketsDisabled = true // a session must not outlive the authority of its client
 			}
-			if c.files.RequireClient {
+			if c.files.GetClient() == teamv1.ClientCertificate_REQUIRED {
 				config.ClientAuth = tls.RequireAndVerifyClientCert
 			}
 			return config, nil

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
 )
 
@@ -22,7 +23,7 @@ func TestT_35_CertificatesAreReadAgain(t *testing.T) {
 	ca, dir := testcerts.New(t, "ca"), t.TempDir()
 	issue := func() (cert, key []byte) { return ca.Issue(time.Now().Add(time.Hour), "team.example") }
 	cert, key := issue()
-	f := CertificateFiles{Cert: testcerts.Write(t, dir, "cert.pem", cert), Key: testcerts.Write(t, dir, "key.pem", key)}
+	f := &teamv1.ServerTls{Cert: testcerts.Write(t, dir, "cert.pem", cert), Key: testcerts.Write(t, dir, "key.pem", key)}
 	core, log := observer.New(zap.InfoLevel)
 	c, err := ReadCertificates(f, zap.New(core))
 	if err != nil {
@@ -87,7 +88,7 @@ func TestT_35_CertificatesAreReadAgain(t *testing.T) {
 	testcerts.Write(t, dir, "key.pem", secondKey)
 	await("the new certificate is not served", func() bool { return !bytes.Equal(serves(), first) })
 	before = errorLines()
-	if err := os.Remove(f.Key); err != nil {
+	if err := os.Remove(f.GetKey()); err != nil {
 		t.Fatal(err)
 	}
 	await("a missing file is not logged", func() bool { return errorLines() > before })

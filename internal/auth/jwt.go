@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -49,6 +50,25 @@ type Issuer struct {
 	// Page is the Team Monitor as a client of the issuer; nil means that its users cannot sign in
 	// with the issuer.
 	Page *PageClient
+}
+
+// IssuersOf returns the issuers of a configuration.
+func IssuersOf(c *teamv1.AuthConfig) (all []Issuer) {
+	for _, i := range c.GetJwt() {
+		one := Issuer{
+			Name: i.GetName(), URL: i.GetIssuer(), Audiences: i.GetAudiences(), Algorithms: i.GetAlgorithms(), JWKSURL: i.GetJwksUrl(), CAFile: i.GetCa(),
+			Account: i.GetAccount(), AccountClaim: i.GetClaims().GetAccount(), PrincipalClaim: i.GetClaims().GetPrincipal(),
+			RolesClaim: i.GetClaims().GetRoles(), PermissionsClaim: i.GetClaims().GetPermissions(), Permissions: permissionsOf(i.GetPermissions()),
+		}
+		if p := i.GetPage(); p != nil {
+			one.Page = &PageClient{ClientID: p.GetClientId(), Scopes: p.GetScopes(), Audience: p.GetAudience(), Resource: p.GetResource()}
+		}
+		if i.Leeway != nil {
+			one.Leeway = cmp.Or(i.GetLeeway().AsDuration(), -1) // 0 would be the default
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // Algorithms are the signature algorithms that an Issuer may have. All of them need a public key.

@@ -26,6 +26,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"go.uber.org/zap"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -145,10 +146,10 @@ func (k keyPair) signText(t *testing.T, text string) string {
 }
 
 // tokensOf returns a server that accepts the tokens of issuers and fetches keys often, once it has keys.
-func tokensOf(t *testing.T, every time.Duration, list ...Issuer) *Server {
+func tokensOf(t *testing.T, every time.Duration, list ...*teamv1.JwtIssuer) *Server {
 	t.Helper()
 	sum := sha256.Sum256([]byte("an API key"))
-	s, err := New(Config{Issuers: list, Keys: []APIKey{{Name: "key", SHA256: hexOf(sum[:])}}, Log: zap.NewNop()})
+	s, err := New(Config{Accept: &teamv1.AuthConfig{Jwt: list, ApiKeys: []*teamv1.ApiKey{{Name: "key", Sha256: hexOf(sum[:])}}}, Log: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func TestT_10_BadTokens(t *testing.T) {
 	f := newIssuer(t)
 	key, ec, ed, stranger := newPair(t, "one", "RS256"), newPair(t, "two", "ES256"), newPair(t, "three", "EdDSA"), newPair(t, "one", "RS256")
 	f.lists(key.public(), ec.public(), ed.public())
-	s := tokensOf(t, time.Hour, Issuer{Name: "corp", URL: f.URL, Audiences: []string{"team", "other"}, Account: "acme"})
+	s := tokensOf(t, time.Hour, &teamv1.JwtIssuer{Name: "corp", Issuer: f.URL, Audiences: []string{"team", "other"}, Account: "acme"})
 	claims := good(f)
 	for _, k := range []keyPair{key, ec, ed} {
 		for _, typ := range []map[string]any{nil, {"typ": "JWT"}, {"typ": "at+jwt"}} {
@@ -298,7 +299,7 @@ func TestT_10_BadTokens(t *testing.T) {
 func TestT_10_NoRequestForACall(t *testing.T) {
 	f := newIssuer(t)
 	key := newPair(t, "one", "ES256")
-	s, err := New(Config{Issuers: []Issuer{{Name: "corp", URL: f.URL, Audiences: []string{"team"}}}})
+	s, err := New(Config{Accept: &teamv1.AuthConfig{Jwt: []*teamv1.JwtIssuer{{Name: "corp", Issuer: f.URL, Audiences: []string{"team"}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +315,7 @@ func TestT_10_IssuerKeysRotate(t *testing.T) {
 	f := newIssuer(t)
 	one, two := newPair(t, "one", "ES256"), newPair(t, "two", "ES256")
 	f.lists(one.public())
-	s := tokensOf(t, 5*time.Millisecond, Issuer{Name: "corp", URL: f.URL, Audiences: []string{"team"}})
+	s := tokensOf(t, 5*time.Millisecond, &teamv1.JwtIssuer{Name: "corp", Issuer: f.URL, Audiences: []string{"team"}})
 	accepted := func(k keyPair) bool {
 		_, err := ask(s, k.sign(t, good(f), nil))
 		return err == nil
@@ -344,9 +345,9 @@ func TestT_10_Claims(t *testing.T) {
 	f := newIssuer(t)
 	key := newPair(t, "one", "ES256")
 	f.lists(key.public())
-	s := tokensOf(t, time.Hour, Issuer{
-		Name: "corp", URL: f.URL, Audiences: []string{"team"}, AccountClaim: "org.id", PrincipalClaim: "email", RolesClaim: "https://team.example/roles",
-		PermissionsClaim: "scope", Permissions: a2a.PermissionRead | a2a.PermissionManage,
+	s := tokensOf(t, time.Hour, &teamv1.JwtIssuer{
+		Name: "corp", Issuer: f.URL, Audiences: []string{"team"}, Permissions: []teamv1.Permission_Value{teamv1.Permission_READ, teamv1.Permission_MANAGE},
+		Claims: &teamv1.JwtClaims{Account: "org.id", Principal: "email", Roles: "https://team.example/roles", Permissions: "scope"},
 	})
 	claims := good(f)
 	claims["org"] = map[string]any{"id": "acme"}

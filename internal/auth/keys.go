@@ -4,34 +4,16 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
-
-// APIKey is a key that callers present as a bearer token.
-type APIKey struct {
-	// Name is the name of the principal: 1 to 63 of a-z, A-Z, 0-9, _ . @ and -, of which the first is a letter
-	// or a digit. Required.
-	Name string
-	// Account is the account of the principal, which is the security boundary: up to 63 of a-z,
-	// A-Z, 0-9, _ . and -; "" means "default".
-	Account string
-	// SHA256 is the SHA-256 hash of the key in 64 hexadecimal digits. The key itself is not
-	// stored.
-	SHA256 string
-	// Permissions says what the principal may do; 0 means a2a.DefaultPermissions.
-	Permissions a2a.Permissions
-	// Roles are the roles of the principal. It may answer the questions that tasks of its
-	// account ask one of these roles.
-	Roles []string
-	// Expires is when the key ends; zero means never.
-	Expires time.Time
-}
 
 // hash is the SHA-256 hash of a key.
 type hash [sha256.Size]byte
@@ -63,27 +45,49 @@ type Keys struct {
 
 // NewKeys returns the authentication by the API keys of a configuration. The error names the key
 // that is invalid.
-func NewKeys(keys []APIKey) (*Keys, error) {
+func NewKeys(keys []*teamv1.ApiKey) (*Keys, error) {
 	k := &Keys{file: map[hash]entry{}, clock: time.Now}
 	for i, key := range keys {
-		sum, err := hex.DecodeString(key.SHA256)
-		switch {
-		case err != nil || len(sum) != sha256.Size:
-			return nil, fmt.Errorf("key %d (%q): sha256 must be 64 hex digits", i, key.Name)
+		e, sum, err := entryOf(key)
+		if err != nil {
+			return nil, fmt.Errorf("key %d (%q): %w", i, key.GetName(), err)
 		}
-		if err := checkName(key.Name, key.Account); err != nil {
-			return nil, fmt.Errorf("key %d (%q): %w", i, key.Name, err)
-		}
-		if at := slices.IndexFunc(key.Roles, func(role string) bool { return !a2a.IsRole(role) }); at >= 0 {
-			return nil, fmt.Errorf("key %d (%q): %q cannot be a role; use 1 to 63 of a-z, 0-9, _ and -", i, key.Name, key.Roles[at])
-		}
-		k.file[hash(sum)] = entry{caller: a2a.Caller{
-			Account: cmp.Or(key.Account, "default"), Principal: key.Name, Roles: key.Roles,
-			Permissions: cmp.Or(key.Permissions, a2a.DefaultPermissions), Expires: key.Expires,
-		}}
+		k.file[sum] = e
 	}
 	k.set(nil)
 	return k, nil
+}
+
+// entryOf returns a key of a configuration, and its hash.
+func entryOf(key *teamv1.ApiKey) (e entry, sum hash, err error) {
+	digest, err := hex.DecodeString(key.GetSha256())
+	if err != nil || len(digest) != sha256.Size {
+		return e, sum, errors.New("sha256 must be 64 hex digits")
+	}
+	sum = hash(digest)
+	if err := checkName(key.GetName(), key.GetAccount()); err != nil {
+		return e, sum, err
+	}
+	if at := slices.IndexFunc(key.GetRoles(), func(role string) bool { return !a2a.IsRole(role) }); at >= 0 {
+		return e, sum, fmt.Errorf("%q cannot be a role; use 1 to 63 of a-z, 0-9, _ and -", key.GetRoles()[at])
+	}
+	e.caller = a2a.Caller{
+		Account: cmp.Or(key.GetAccount(), "default"), Principal: key.GetName(), Roles: key.GetRoles(), Permissions: permissionsOf(key.GetPermissions()),
+	}
+	if key.GetManage() {
+		e.caller.Permissions |= a2a.PermissionManage | a2a.PermissionHalt
+	}
+	if key.GetExpires() != "" {
+		if e.caller.Expires, err = time.Parse(time.RFC3339, key.GetExpires()); err != nil {
+			return e, sum, errors.New("expires must be a time of RFC 3339; for example 2027-01-31T00:00:00Z")
+		}
+	}
+	return e, sum, nil
+}
+
+// permissionsOf returns the permissions of a list of the configuration, or the default ones.
+func permissionsOf(list []teamv1.Permission_Value) a2a.Permissions {
+	return cmp.Or(a2a.PermissionsOf(list), a2a.DefaultPermissions)
 }
 
 // checkName returns an error unless a principal of the configuration may have a name and an account. A

@@ -9,13 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-func key(name, account, secret string) auth.APIKey {
+func key(name, account, secret string) *teamv1.ApiKey {
 	sum := sha256.Sum256([]byte(secret))
-	return auth.APIKey{Name: name, Account: account, SHA256: hex.EncodeToString(sum[:])}
+	return &teamv1.ApiKey{Name: name, Account: account, Sha256: hex.EncodeToString(sum[:])}
 }
 
 // with returns a request with a bearer token.
@@ -32,15 +33,15 @@ func wantRefused(t *testing.T, err error, why string) {
 }
 
 func TestA_21_BadKeys(t *testing.T) {
-	for name, k := range map[string]auth.APIKey{
-		"an invalid role": {Name: "ann", SHA256: key("ann", "", "x").SHA256, Roles: []string{"boss", "the boss"}},
-		"short":           {Name: "a", SHA256: "00"},
-		"no hex":          {Name: "a", SHA256: strings.Repeat("x", 64)},
-		"no name":         {SHA256: strings.Repeat("0", 64)},
-		"a slash":         {Name: "a/b", SHA256: strings.Repeat("0", 64)},
+	for name, k := range map[string]*teamv1.ApiKey{
+		"an invalid role": {Name: "ann", Sha256: key("ann", "", "x").GetSha256(), Roles: []string{"boss", "the boss"}},
+		"short":           {Name: "a", Sha256: "00"},
+		"no hex":          {Name: "a", Sha256: strings.Repeat("x", 64)},
+		"no name":         {Sha256: strings.Repeat("0", 64)},
+		"a slash":         {Name: "a/b", Sha256: strings.Repeat("0", 64)},
 		"no value":        {Name: "a"},
 	} {
-		if _, err := auth.New(auth.Config{Keys: []auth.APIKey{k}}); err == nil {
+		if _, err := auth.New(auth.Config{Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{k}}}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -51,15 +52,16 @@ func TestA_21_BadKeys(t *testing.T) {
 func TestT_11_KeysExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		soon, other := key("ann", "acme", "soon"), key("bob", "acme", "other")
-		soon.Expires = time.Now().Add(time.Hour)
+		ends := time.Now().Add(time.Hour)
+		soon.Expires = ends.Format(time.RFC3339Nano)
 		old := key("bob", "acme", "old")
-		old.Expires = time.Now().Add(-time.Second)
-		a, err := auth.New(auth.Config{Keys: []auth.APIKey{soon, other, old}})
+		old.Expires = time.Now().Add(-time.Second).Format(time.RFC3339)
+		a, err := auth.New(auth.Config{Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{soon, other, old}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		who, err := a.Authenticate(with("soon"))
-		if err != nil || who.Owner() != "acme/ann" || !who.Expires.Equal(soon.Expires) {
+		if err != nil || who.Owner() != "acme/ann" || !who.Expires.Equal(ends) {
 			t.Errorf("%+v, %v", who, err)
 		}
 		holds := func(owner string) bool {
@@ -82,7 +84,7 @@ func TestT_11_KeysExpire(t *testing.T) {
 
 // TestT_6_OneCredential: two authorization headers, another scheme and a long token are refused.
 func TestT_6_OneCredential(t *testing.T) {
-	a, err := auth.New(auth.Config{Keys: []auth.APIKey{key("ann", "", "secret")}})
+	a, err := auth.New(auth.Config{Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{key("ann", "", "secret")}}})
 	if err != nil {
 		t.Fatal(err)
 	}

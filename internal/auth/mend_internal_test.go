@@ -58,7 +58,7 @@ func TestT_11_RefreshInOrder(t *testing.T) {
 		k := &teamv1.Key{Id: id, Account: "acme", Name: "bob"}
 		store := &slowStore{key: StoredKey{Key: k, Hash: sum[:]}, slow: make(chan struct{})}
 		other := sha256.Sum256([]byte("x"))
-		s, err := New(Config{Keys: []APIKey{{Name: "ann", SHA256: hexOf(other[:])}}, Store: store})
+		s, err := New(Config{Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{{Name: "ann", Sha256: hexOf(other[:])}}}, Store: store})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestT_10_GuessesAreNotVerified(t *testing.T) {
 	f := newIssuer(t)
 	key, stranger := newPair(t, "one", "ES256"), newPair(t, "one", "ES256")
 	f.lists(key.public())
-	s := tokensOf(t, time.Hour, Issuer{Name: "corp", URL: f.URL, Audiences: []string{"team"}})
+	s := tokensOf(t, time.Hour, &teamv1.JwtIssuer{Name: "corp", Issuer: f.URL, Audiences: []string{"team"}})
 	from := netip.MustParseAddr("192.0.2.1")
 	ask := func(token string) error {
 		_, err := s.Authenticate(Request{Authorization: []string{"Bearer " + token}, From: from})
@@ -174,9 +174,9 @@ func TestT_10_KeysOfIssuers(t *testing.T) {
 // any case.
 func TestT_6_KindsOfNames(t *testing.T) {
 	mail := "ann@corp"
-	m, err := newMTLS([]CertificateClient{
-		{SAN: mail, Name: "ann"}, {SAN: "Bob.example", Name: "bob"}, {SAN: "spiffe://x/eve@corp", Name: "eve"},
-	}, &Certificates{files: CertificateFiles{ClientCA: "ca.pem"}})
+	m, err := newMTLS([]*teamv1.CertificateClient{
+		{San: mail, Name: "ann"}, {San: "Bob.example", Name: "bob"}, {San: "spiffe://x/eve@corp", Name: "eve"},
+	}, &Certificates{files: &teamv1.ServerTls{ClientCa: "ca.pem"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,10 +216,10 @@ var noAccounts = []string{"-", ".", ".."}
 func TestA_21_NamesOfConfiguration(t *testing.T) {
 	sum := sha256.Sum256([]byte("x"))
 	for name, c := range map[string]Config{
-		"a key":        {Keys: []APIKey{{Name: "corp:ann", SHA256: hexOf(sum[:])}}},
-		"an account":   {Keys: []APIKey{{Name: "ann", Account: "a:b", SHA256: hexOf(sum[:])}}},
-		"a client":     {Clients: []CertificateClient{{SAN: "a", Name: "corp:ann"}}, Certificates: &Certificates{files: CertificateFiles{ClientCA: "ca.pem"}}},
-		"no authority": {Clients: []CertificateClient{{SAN: "a", Name: "ann"}}, Certificates: &Certificates{}},
+		"a key":        {Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{{Name: "corp:ann", Sha256: hexOf(sum[:])}}}},
+		"an account":   {Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{{Name: "ann", Account: "a:b", Sha256: hexOf(sum[:])}}}},
+		"a client":     {Accept: &teamv1.AuthConfig{Mtls: []*teamv1.CertificateClient{{San: "a", Name: "corp:ann"}}}, Certificates: &Certificates{files: &teamv1.ServerTls{ClientCa: "ca.pem"}}},
+		"no authority": {Accept: &teamv1.AuthConfig{Mtls: []*teamv1.CertificateClient{{San: "a", Name: "ann"}}}, Certificates: &Certificates{}},
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s is accepted", name)
@@ -227,17 +227,17 @@ func TestA_21_NamesOfConfiguration(t *testing.T) {
 	}
 	for _, account := range noAccounts {
 		for name, c := range map[string]Config{
-			"a key":      {Keys: []APIKey{{Name: "ann", Account: account, SHA256: hexOf(sum[:])}}},
-			"the name":   {Keys: []APIKey{{Name: account, SHA256: hexOf(sum[:])}}},
-			"a client":   {Clients: []CertificateClient{{SAN: "a", Name: "ann", Account: account}}, Certificates: &Certificates{files: CertificateFiles{ClientCA: "ca.pem"}}},
-			"all tokens": {Issuers: []Issuer{{Name: "corp", URL: "https://id.example", Audiences: []string{"team"}, Account: account}}},
+			"a key":      {Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{{Name: "ann", Account: account, Sha256: hexOf(sum[:])}}}},
+			"the name":   {Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{{Name: account, Sha256: hexOf(sum[:])}}}},
+			"a client":   {Accept: &teamv1.AuthConfig{Mtls: []*teamv1.CertificateClient{{San: "a", Name: "ann", Account: account}}}, Certificates: &Certificates{files: &teamv1.ServerTls{ClientCa: "ca.pem"}}},
+			"all tokens": {Accept: &teamv1.AuthConfig{Jwt: []*teamv1.JwtIssuer{{Name: "corp", Issuer: "https://id.example", Audiences: []string{"team"}, Account: account}}}},
 		} {
 			if _, err := New(c); err == nil || !strings.Contains(err.Error(), "letter or a digit") {
 				t.Errorf("%s of %q: %v", name, account, err)
 			}
 		}
 	}
-	if _, err := ReadCertificates(CertificateFiles{RequireClient: true}, nil); err == nil {
+	if _, err := ReadCertificates(&teamv1.ServerTls{Client: teamv1.ClientCertificate_REQUIRED}, nil); err == nil {
 		t.Error("certificates of clients are required without an authority")
 	}
 }

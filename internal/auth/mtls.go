@@ -9,19 +9,9 @@ import (
 	"strings"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
-
-// CertificateClient is a client that is identified by its certificate.
-type CertificateClient struct {
-	// SAN is a subject alternative name of the certificate: a URI, a DNS name or an e-mail
-	// address. Required.
-	SAN string
-	// Name, Account, Permissions and Roles are as for an APIKey.
-	Name, Account string
-	Permissions   a2a.Permissions
-	Roles         []string
-}
 
 // mtls authenticates callers by the certificates of their connections.
 type mtls struct {
@@ -31,21 +21,21 @@ type mtls struct {
 }
 
 // newMTLS returns the authentication by certificates that by has accepted.
-func newMTLS(clients []CertificateClient, by *Certificates) (*mtls, error) {
+func newMTLS(clients []*teamv1.CertificateClient, by *Certificates) (*mtls, error) {
 	m := &mtls{callers: map[string]a2a.Caller{}, by: by, note: func(Right) {}}
 	for i, c := range clients {
-		if err := checkName(c.Name, c.Account); err != nil {
-			return nil, fmt.Errorf("certificate client %d (%q): %w", i, c.SAN, err)
+		if err := checkName(c.GetName(), c.GetAccount()); err != nil {
+			return nil, fmt.Errorf("certificate client %d (%q): %w", i, c.GetSan(), err)
 		}
-		key := configuredSAN(c.SAN)
-		if _, twice := m.callers[key]; twice || c.SAN == "" {
-			return nil, fmt.Errorf("certificate client %d: %q must be a name of a certificate that no other client has", i, c.SAN)
+		key := configuredSAN(c.GetSan())
+		if _, twice := m.callers[key]; twice || c.GetSan() == "" {
+			return nil, fmt.Errorf("certificate client %d: %q must be a name of a certificate that no other client has", i, c.GetSan())
 		}
 		m.callers[key] = a2a.Caller{
-			Account: cmp.Or(c.Account, "default"), Principal: c.Name, Roles: c.Roles, Permissions: cmp.Or(c.Permissions, a2a.DefaultPermissions),
+			Account: cmp.Or(c.GetAccount(), "default"), Principal: c.GetName(), Roles: c.GetRoles(), Permissions: permissionsOf(c.GetPermissions()),
 		}
 	}
-	if by == nil || by.files.ClientCA == "" {
+	if by == nil || by.files.GetClientCa() == "" {
 		return nil, errors.New("certificates of clients need TLS with an authority that signs them (server.tls.client_ca)")
 	}
 	return m, nil

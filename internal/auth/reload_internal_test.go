@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // TestT_10_IssuersChange: issuers come and go while a server runs. The keys of those that stay are not fetched again, and
@@ -14,7 +16,7 @@ func TestT_10_IssuersChange(t *testing.T) {
 	key, other := newPair(t, "one", "ES256"), newPair(t, "two", "ES256")
 	one.lists(key.public())
 	two.lists(other.public())
-	first := Issuer{Name: "one", URL: one.URL, Audiences: []string{"team"}}
+	first := &teamv1.JwtIssuer{Name: "one", Issuer: one.URL, Audiences: []string{"team"}}
 	s := tokensOf(t, time.Hour, first)
 	ofOne, ofTwo := key.sign(t, good(one), nil), other.sign(t, good(two), nil)
 	if _, err := ask(s, ofOne); err != nil {
@@ -24,9 +26,9 @@ func TestT_10_IssuersChange(t *testing.T) {
 		t.Error("a token of an issuer that is not accepted yet is accepted")
 	}
 	sum := sha256.Sum256([]byte("another API key"))
-	reload := func(list ...Issuer) {
+	reload := func(list ...*teamv1.JwtIssuer) {
 		t.Helper()
-		apply, err := s.Prepare(Config{Issuers: list, Keys: []APIKey{{Name: "key", SHA256: hexOf(sum[:])}}})
+		apply, err := s.Prepare(&teamv1.AuthConfig{Jwt: list, ApiKeys: []*teamv1.ApiKey{{Name: "key", Sha256: hexOf(sum[:])}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +36,7 @@ func TestT_10_IssuersChange(t *testing.T) {
 	}
 	fetched := one.requests.Load()
 	first.Account = "acme" // says nothing about how the keys are fetched
-	reload(first, Issuer{Name: "two", URL: two.URL, Audiences: []string{"team"}})
+	reload(first, &teamv1.JwtIssuer{Name: "two", Issuer: two.URL, Audiences: []string{"team"}})
 	if who, err := ask(s, ofOne); err != nil || who.Account != "acme" {
 		t.Errorf("a token of the issuer that stays: %v, %v", who, err)
 	}
@@ -48,15 +50,15 @@ func TestT_10_IssuersChange(t *testing.T) {
 	if _, err := ask(s, "another API key"); err != nil {
 		t.Errorf("the new API key: %v", err)
 	}
-	reload(Issuer{Name: "two", URL: two.URL, Audiences: []string{"team"}})
+	reload(&teamv1.JwtIssuer{Name: "two", Issuer: two.URL, Audiences: []string{"team"}})
 	var no *Refusal
 	if _, err := ask(s, ofOne); !errors.As(err, &no) || no.Why != WhyToken {
 		t.Errorf("a token of the issuer that has gone: %v", err)
 	}
-	if _, err := s.Prepare(Config{}); err == nil {
+	if _, err := s.Prepare(nil); err == nil {
 		t.Error("a server ceases to authenticate while it runs")
 	}
-	if apply, err := (*Server)(nil).Prepare(Config{}); err != nil {
+	if apply, err := (*Server)(nil).Prepare(nil); err != nil {
 		t.Error(err)
 	} else {
 		apply()

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // documentIssuer is an issuer that serves a discovery document, and no keys. change changes the document.
@@ -95,8 +97,8 @@ func TestT_10_SignIns(t *testing.T) {
 	}))
 	defer late.Close()
 	s := tokensOf(t, 5*time.Millisecond,
-		Issuer{Name: "two", URL: late.URL, JWKSURL: keys.URL + "/keys", Audiences: []string{"team"}, Page: &PageClient{ClientID: "m", Scopes: []string{"a", "b"}, Audience: "x", Resource: "https://y"}},
-		Issuer{Name: "hidden", URL: keys.URL, Audiences: []string{"team"}},
+		&teamv1.JwtIssuer{Name: "two", Issuer: late.URL, JwksUrl: keys.URL + "/keys", Audiences: []string{"team"}, Page: &teamv1.JwtPage{ClientId: "m", Scopes: []string{"a", "b"}, Audience: "x", Resource: "https://y"}},
+		&teamv1.JwtIssuer{Name: "hidden", Issuer: keys.URL, Audiences: []string{"team"}},
 	)
 	want := SignIn{Name: "two", Issuer: late.URL, ClientID: "m", Scopes: []string{"a", "b"}, Audience: "x", Resource: "https://y"}
 	if diff := cmp.Diff([]SignIn{want}, s.SignIns()); diff != "" {
@@ -118,7 +120,7 @@ func TestT_10_SignIns(t *testing.T) {
 	if got := s.SignIns()[0].TokenEndpoint; got != want.TokenEndpoint {
 		t.Errorf("the endpoint is %q after the issuer has failed", got)
 	}
-	if _, err := New(Config{Issuers: []Issuer{{Name: "corp", URL: "https://id.example", Audiences: []string{"a"}, Page: &PageClient{}}}}); err == nil || !strings.Contains(err.Error(), "the client id of the page is required") {
+	if _, err := New(Config{Accept: &teamv1.AuthConfig{Jwt: []*teamv1.JwtIssuer{{Name: "corp", Issuer: "https://id.example", Audiences: []string{"a"}, Page: &teamv1.JwtPage{}}}}}); err == nil || !strings.Contains(err.Error(), "the client id of the page is required") {
 		t.Errorf("a page without a client id: %v", err)
 	}
 }

@@ -1,9 +1,6 @@
 package config
 
 import (
-	"errors"
-	"net/netip"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cardsign"
 )
@@ -64,23 +61,6 @@ func (k *checker) extendedCards(cards []*teamv1.ExtendedCard, path ...any) {
 	}
 }
 
-// SigningKeys returns the keys that sign the server's cards. Without keys, cards are not signed.
-func (c *Config) SigningKeys() ([]cardsign.Key, error) {
-	var keys []cardsign.Key
-	for _, k := range c.Server.GetServer().GetSigning().GetKeys() {
-		data, err := c.ReadFile(k.GetFile())
-		if err != nil {
-			return nil, unreadable(k.GetFile(), err)
-		}
-		private, err := cardsign.ParsePrivate(data)
-		if err != nil {
-			return nil, Faults{{File: k.GetFile(), Message: err.Error(), Hint: "the file has changed since it was checked"}}
-		}
-		keys = append(keys, cardsign.Key{ID: k.GetKid(), Private: private})
-	}
-	return keys, nil
-}
-
 // Trust returns the verifier for the card of a remote agent, or nil if any card is accepted.
 func (c *Config) Trust(a *teamv1.A2AAgent) (*cardsign.Trust, error) {
 	var files [][]byte
@@ -95,20 +75,4 @@ func (c *Config) Trust(a *teamv1.A2AAgent) (*cardsign.Trust, error) {
 		return nil, nil //nolint:nilnil // nothing is verified
 	}
 	return cardsign.NewTrust(files...)
-}
-
-// TrustedProxies returns the networks whose X-Forwarded headers are trusted.
-func TrustedProxies(s *teamv1.ServerSettings) ([]netip.Prefix, error) {
-	var all []netip.Prefix
-	var errs []error
-	for _, text := range s.GetTrustedProxies() {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			var ip netip.Addr
-			ip, err = netip.ParseAddr(text)
-			p = netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen())
-		}
-		all, errs = append(all, p), append(errs, err)
-	}
-	return all, errors.Join(errs...)
 }

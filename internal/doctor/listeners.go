@@ -19,10 +19,10 @@ import (
 	"syscall"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/serve"
 	bindings "github.com/agentteams/team-server/internal/server"
-	"github.com/agentteams/team-server/pkg/server"
 )
 
 // addresses checks that a server may listen on its addresses, and that they are free, or that a team-server listens
@@ -53,13 +53,13 @@ func (r *run) address(ctx context.Context, name, flag, address string, ours prob
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return failed(name, "write another address", "%s", err)
 	}
-	t := serve.TLSOf(r.Definition)
+	t := r.Definition.Settings().GetTls()
 	var shown atomic.Bool
-	secure := own(t.CertFile, func() { shown.Store(true) })
+	secure := own(t.GetCert(), func() { shown.Store(true) })
 	switch {
 	case ours(ctx, address, secure):
 		return ok(name, "a team-server serves %s", address)
-	case shown.Load() && t.RequireClient: // the server refuses this probe, which has no client certificate
+	case shown.Load() && t.GetClient() == teamv1.ClientCertificate_REQUIRED: // the server refuses this probe, which has no client certificate
 		return ok(name, "a server with the certificate of server.tls serves %s", address)
 	}
 	return failed(name, "stop the other program, or write another address", "%s is in use by another program", address)
@@ -143,17 +143,17 @@ func answersGRPC(ctx context.Context, address string, secure *tls.Config) bool {
 // certificates checks the certificates that the file names: those of the listeners, and those of connections to
 // agents and issuers.
 func (r *run) certificates() (jobs []job) {
-	t := serve.TLSOf(r.Definition)
-	if t.CertFile != "" {
+	settings := r.Definition.Settings()
+	if t := settings.GetTls(); t.GetCert() != "" {
 		jobs = append(jobs, job{"server.tls", func(context.Context) []Check { return r.listenerTLS(t) }})
 	}
 	files := map[string]string{}
 	add := func(key, file string) {
 		if file != "" {
-			files[key] = r.Definition.Path(file)
+			files[key] = r.Definition.Path(file) // which an absolute path stays
 		}
 	}
-	add("server.tls.client_ca", r.Definition.Server.GetServer().GetTls().GetClientCa())
+	add("server.tls.client_ca", settings.GetTls().GetClientCa())
 	for id, a := range r.Definition.Server.GetAgents() {
 		if r.Definition.Used[id] {
 			add("agents."+id+".grpc.tls.cert", a.GetGrpc().GetTls().GetCert())
@@ -169,8 +169,8 @@ func (r *run) certificates() (jobs []job) {
 			}
 		}
 	}
-	for _, i := range serve.Issuers(r.Definition) {
-		add("issuer "+i.Name+" ca", i.CAFile)
+	for _, i := range settings.GetAuth().GetJwt() {
+		add("issuer "+i.GetName()+" ca", i.GetCa())
 	}
 	for _, key := range slices.Sorted(maps.Keys(files)) {
 		jobs = append(jobs, job{key, func(context.Context) []Check { return r.expiry(key, files[key]) }})
@@ -180,13 +180,13 @@ func (r *run) certificates() (jobs []job) {
 }
 
 // listenerTLS checks the certificate of the listeners, its key, its expiry and its names.
-func (r *run) listenerTLS(t server.TLS) []Check {
+func (r *run) listenerTLS(t *teamv1.ServerTls) []Check {
 	const name = "server.tls"
-	if _, err := auth.ReadCertificates(auth.CertificateFiles{Cert: t.CertFile, Key: t.KeyFile, ClientCA: t.ClientCAFile, RequireClient: t.RequireClient}, nil); err != nil {
+	if _, err := auth.ReadCertificates(t, nil); err != nil {
 		return failed(name, "name a certificate, followed by its intermediates, and its key in PEM", "%s", err)
 	}
-	all := r.expiry(name+".cert", t.CertFile)
-	certs := certificatesIn(t.CertFile)
+	all := r.expiry(name+".cert", t.GetCert())
+	certs := certificatesIn(t.GetCert())
 	for _, public := range []string{r.Definition.Server.GetServer().GetPublicUrl(), "//" + r.Definition.Server.GetServer().GetPublicGrpc()} {
 		u, err := url.Parse(public)
 		if err != nil || u.Hostname() == "" || len(certs) == 0 {

@@ -80,10 +80,6 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 		return nil, err
 	}
 	setLevel(d.Level, def)
-	c, err := settings(def)
-	if err != nil {
-		return nil, err
-	}
 	if faults := d.check(def); len(faults) > 0 {
 		return nil, faults
 	}
@@ -100,8 +96,7 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	if err != nil {
 		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
-	c.Listeners, c.Log = l, d.Log
-	return startServer(ctx, def, resources{l, kept, measure, settings, devAtStart, d.Level}, c)
+	return startServer(ctx, def, resources{l, kept, measure, notForDev, d.Level}, server.Config{Log: d.Log})
 }
 
 func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (server.Listeners, error) {

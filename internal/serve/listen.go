@@ -12,10 +12,10 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// Default addresses.
+// Default addresses, those of the settings http and grpc.
 const (
-	DefaultHTTP = server.DefaultHTTP
-	DefaultGRPC = server.DefaultGRPC
+	DefaultHTTP = "127.0.0.1:8080"
+	DefaultGRPC = "127.0.0.1:50051"
 )
 
 // Off as the gRPC address disables gRPC.

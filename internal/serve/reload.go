@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/pkg/server"
 )
 
 // Reloads says when a running server reads its configuration again, and from where.
@@ -96,7 +97,7 @@ func (l *reloader) reload(ctx context.Context, signaled bool) {
 	}
 	read := l.Source.read.recorded()
 	to := reloaded{
-		file: file, same: file.Same(l.file), unchanged: maps.Equal(read, l.read) && file.Same(l.file), fixed: len(l.known) > 0, pending: pending(l.r.file, file, l.r.atStart),
+		file: file, same: file.Same(l.file), unchanged: maps.Equal(read, l.read) && file.Same(l.file), fixed: len(l.known) > 0, pending: pending(l.r.file, file, l.r.without),
 	}
 	l.file, l.read, l.known = file, read, map[string]bool{}
 	if to.unchanged {
@@ -136,11 +137,7 @@ func faultsOf(err error) []string {
 
 // apply serves a file in place of the one before: all of it, or nothing if the error is not nil.
 func (r *Running) apply(ctx context.Context, file, before *config.Config) error {
-	c, err := r.settings(file)
-	if err != nil {
-		return err
-	}
-	apply, err := r.server.Prepare(c)
+	apply, err := r.server.Prepare(server.Config{Settings: settingsOf(file, r.without)})
 	if err != nil {
 		return err
 	}

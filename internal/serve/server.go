@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/internal/metrics"
 	bindings "github.com/agentteams/team-server/internal/server"
@@ -34,14 +34,13 @@ type Running struct {
 	// Teams manages the teams of Live.
 	Teams *manage.Manager
 
-	file     *config.Config // the configuration it was started with
-	server   *server.TeamServer
-	settings func(*config.Config) (server.Config, error) // what a file decides, at the start and at each reload
-	atStart  []string                                    // the keys of server: that a reload does not apply
-	level    *zap.AtomicLevel                            // follows the file; nil if it does not
-	records  *records
-	reloads  *metrics.Reloads
-	log      *zap.Logger
+	file    *config.Config // the configuration it was started with
+	server  *server.TeamServer
+	without []string         // the settings that have no effect
+	level   *zap.AtomicLevel // follows the file; nil if it does not
+	records *records
+	reloads *metrics.Reloads
+	log     *zap.Logger
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -66,7 +65,7 @@ func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*
 	c.Version, c.Store, c.ExtendedCards = Version(), o.store, live.ExtendedCards
 	file := live.Definition()
 	closing := func(err error) error { return errors.Join(err, live.Close(), o.close()) }
-	teams := manage.New(manage.Config{Store: o.store, Live: live, File: file, Open: len(c.Keys)+len(c.Clients)+len(c.Issuers) == 0, Clock: o.store.Now, Log: c.Log.Named("teams")})
+	teams := manage.New(manage.Config{Store: o.store, Live: live, File: file, Open: !auth.Authenticates(c.Settings.GetAuth()), Clock: o.store.Now, Log: c.Log.Named("teams")})
 	if err := teams.Refresh(ctx, nil); err != nil {
 		return nil, closing(err)
 	}
@@ -83,7 +82,7 @@ func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
 		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC), Metrics: o.telemetry.address(),
-		Live: live, Teams: teams, file: file, server: s, settings: o.settings, atStart: o.atStart, level: o.level,
+		Live: live, Teams: teams, file: file, server: s, without: o.without, level: o.level,
 		records: newRecords(o.store, c.Log), reloads: reloads, log: c.Log, cancel: cancel, done: make(chan struct{}),
 	}
 	r.records.add(ctx, "server.start", file)
@@ -131,18 +130,14 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	if faults := Check(def, c); len(faults) > 0 {
 		return nil, faults
 	}
-	settings := def.Server.GetServer()
-	http, grpc := cmp.Or(c.HTTP, settings.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, settings.GetGrpc(), DefaultGRPC)
+	file := def.Server.GetServer()
+	http, grpc := cmp.Or(c.HTTP, file.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, file.GetGrpc(), DefaultGRPC)
 	setLevel(c.Level, def)
-	first, err := servedSettings(def)
-	if err != nil {
-		return nil, err
-	}
 	url := cmp.Or(c.Store, def.StoreURL(), store.MemoryURL)
 	if own := def.StoreURL(); own != "" && own != url {
 		c.Log.Warn("server.store of the file is not used, because another store is given with --store", zap.String("used", store.Redacted(url)), zap.String("not_used", store.Redacted(own)))
 	}
-	measure, err := startTelemetry(ctx, settings, c.Log)
+	measure, err := startTelemetry(ctx, file, c.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +149,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	if err != nil {
 		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
-	first.Listeners, first.Log, first.Replica = l, c.Log, c.Replica
-	r, err := startServer(ctx, def, resources{l, kept, measure, servedSettings, atStart, c.Level}, first)
+	r, err := startServer(ctx, def, resources{l, kept, measure, nil, c.Level}, server.Config{Log: c.Log, Replica: c.Replica, NoReflection: true})
 	if err == nil {
 		sayWhere(c.Log, url)
 		warnUnheld(def, c.Log)
@@ -252,18 +246,16 @@ func checkAddress(def *config.Config, address string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not a valid address; expected HOST:PORT, for example 127.0.0.1:8080", address)
 	}
-	auth := def.Server.GetServer().GetAuth()
-	authenticates := len(auth.GetApiKeys())+len(auth.GetMtls())+len(auth.GetJwt()) > 0
-	return bindings.Refuse(cmp.Or(host, "0.0.0.0"), authenticates, TLSOf(def) != (server.TLS{}))
+	s := def.Server.GetServer()
+	return bindings.Refuse(cmp.Or(host, "0.0.0.0"), auth.Authenticates(s.GetAuth()), s.GetTls() != nil)
 }
 
 // resources are what a server needs besides its agents.
 type resources struct {
 	listeners server.Listeners
 	store     server.Store
-	telemetry *telemetry // nil without metrics and traces
-	settings  func(*config.Config) (server.Config, error)
-	atStart   []string         // the keys of server: that settings leaves out
+	telemetry *telemetry       // nil without metrics and traces
+	without   []string         // the settings that have no effect
 	level     *zap.AtomicLevel // may be nil
 }
 
@@ -278,7 +270,8 @@ func startServer(ctx context.Context, def *config.Config, o resources, c server.
 	if err != nil {
 		return nil, errors.Join(err, o.close())
 	}
-	c.Meter, c.NamedInMetrics, c.Tracing = o.telemetry.meter(), live.inFile, o.telemetry.tracing(def, live.secrets)
+	c.Settings, c.Listeners = settingsOf(def, o.without), o.listeners
+	c.Meter, c.NamedInMetrics, c.Tracing = o.telemetry.meter(), live.inFile, o.telemetry.tracing(live.secrets)
 	return startLive(ctx, live, o, c)
 }
 
@@ -300,15 +293,5 @@ func Local(ctx context.Context, def *config.Config, log *zap.Logger) (*Running, 
 	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
-	local := func(def *config.Config) (server.Config, error) {
-		c, err := settings(def)
-		c.Egress = append(c.Egress, egress.Loopback()...)
-		return c, err
-	}
-	c, err := local(def)
-	if err != nil {
-		return nil, errors.Join(err, closeListeners(l), kept.Close())
-	}
-	c.Listeners, c.Log = l, log
-	return startServer(ctx, def, resources{l, kept, nil, local, nil, nil}, c)
+	return startServer(ctx, def, resources{l, kept, nil, notForDev, nil}, server.Config{Log: log})
 }

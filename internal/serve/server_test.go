@@ -16,11 +16,13 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -390,16 +392,14 @@ func TestA_03_TheFileIsStrict(t *testing.T) {
 // TestA_09_StreamsOfTheFile: the file says where streams are closed, and how many
 // there may be.
 func TestA_09_StreamsOfTheFile(t *testing.T) {
-	for settings, want := range map[string]a2a.Streams{
-		"":                            {},
-		"close: INPUT_REQUIRED":       {},
-		"close: INTERRUPTED":          {Close: a2a.CloseAtInterrupt},
-		"close: END":                  {Close: a2a.CloseAtEnd},
-		"per_task: 7, per_caller: 99": {PerTask: 7, PerOwner: 99},
+	for text, want := range map[string]*teamv1.StreamSettings{
+		"":                            {PerTask: proto.Int32(64), PerCaller: proto.Int32(1000)},
+		"close: END":                  {PerTask: proto.Int32(64), PerCaller: proto.Int32(1000), Close: teamv1.StreamClose_END},
+		"per_task: 7, per_caller: 99": {PerTask: proto.Int32(7), PerCaller: proto.Int32(99)},
 	} {
-		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {streams: {"+settings+"}}\n", nil)
-		if got := streams(def.Server.GetServer().GetStreams()); got != want {
-			t.Errorf("%q: %+v, want %+v", settings, got, want)
+		def := define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1)+"server: {streams: {"+text+"}}\n", nil)
+		if got := settings.Of(settingsOf(def, nil)).Load().GetStreams(); !proto.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
 }

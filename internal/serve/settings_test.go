@@ -19,7 +19,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -44,7 +44,7 @@ func TestReloadTable(t *testing.T) {
 	for i := range (&teamv1.ServerSettings{}).ProtoReflect().Descriptor().Fields().Len() {
 		coded[(&teamv1.ServerSettings{}).ProtoReflect().Descriptor().Fields().Get(i).TextName()] = "at once"
 	}
-	for _, key := range serve.AtStart() {
+	for _, key := range settings.AtStart() {
 		coded[key] = "next start"
 	}
 	if diff := cmp.Diff(coded, documented); diff != "" {

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/metrics/scrape"
 	"github.com/agentteams/team-server/internal/otlp"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -78,13 +77,12 @@ func (t *telemetry) meter() metric.Meter {
 	return t.meters.Meter("github.com/agentteams/team-server")
 }
 
-// tracing returns what a server traces. secrets are not exported.
-func (t *telemetry) tracing(def *config.Config, secrets func() []secret.Secret) server.Tracing {
+// tracing returns where the traces of a server go. secrets are not exported.
+func (t *telemetry) tracing(secrets func() []secret.Secret) server.Tracing {
 	if t == nil {
 		return server.Tracing{}
 	}
-	settings := def.Server.GetServer().GetTracing()
-	return server.Tracing{Provider: t.exporter.Spans(), TrustCallers: settings.GetTrustCallers(), Content: settings.GetContent(), Secrets: secrets}
+	return server.Tracing{Provider: t.exporter.Spans(), Secrets: secrets}
 }
 
 // address returns the address of the listener, Off without one.

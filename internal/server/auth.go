@@ -29,9 +29,9 @@ func (in *inbound) request(again bool) auth.Request {
 	return auth.Request{Authorization: in.authorization, TLS: in.tls, From: in.addr, Again: again}
 }
 
-// sampled returns a logger that writes the first lines of each text in ten seconds, and then every
+// sampledRefusals returns a logger that writes the first lines of each text in ten seconds, and then every
 // thousandth.
-func sampled(log *zap.Logger) *zap.Logger {
+func sampledRefusals(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, 10*time.Second, 5, 1000)
 	}))

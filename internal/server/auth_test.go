@@ -15,26 +15,29 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
 // byKeys returns the authentication by API keys.
-func byKeys(keys ...auth.APIKey) *auth.Server {
-	a, err := auth.New(auth.Config{Keys: keys})
+func byKeys(keys ...*teamv1.ApiKey) *auth.Server {
+	a, err := auth.New(auth.Config{Accept: &teamv1.AuthConfig{ApiKeys: keys}})
 	if err != nil {
 		panic(err)
 	}
 	return a
 }
 
-func key(name, account, secret string) auth.APIKey {
+func key(name, account, secret string) *teamv1.ApiKey {
 	sum := sha256.Sum256([]byte(secret))
-	return auth.APIKey{Name: name, Account: account, SHA256: hex.EncodeToString(sum[:])}
+	return &teamv1.ApiKey{Name: name, Account: account, Sha256: hex.EncodeToString(sum[:])}
 }
 
 func TestA_21_AuthMatrix(t *testing.T) {
@@ -160,8 +163,8 @@ func TestA_21_T_7_OnlyLoopbackWithoutKeys(t *testing.T) {
 func TestA_03_Version(t *testing.T) {
 	p := &probe{get: task}
 	target := start(t, server.Config{Handler: p})
-	strict := start(t, server.Config{Handler: p, StrictVersion: true})
-	off := start(t, server.Config{Handler: p, NoV03: true})
+	strict := start(t, server.Config{Handler: p, Settings: settings.Of(&teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{StrictVersion: true}})})
+	off := start(t, server.Config{Handler: p, Settings: settings.Of(&teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{V0_3: proto.Bool(false)}})})
 	for _, c := range []struct {
 		name, version string
 		target        rig.Target
@@ -220,10 +223,32 @@ func TestA_03_Version(t *testing.T) {
 	})
 }
 
-// TestA_01_ExtensionSupportRequired: with RequireTeamRun each A2A call must activate the
+// TestA_21_KeysAreNotPassedOn: what a caller has sent of itself is not in the context of its call, with which agents on other
+// servers are called.
+func TestA_21_KeysAreNotPassedOn(t *testing.T) {
+	t.Parallel()
+	var sent metadata.MD
+	p := &probe{get: func(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
+		sent, _ = metadata.FromOutgoingContext(ctx)
+		return task(ctx, req)
+	}}
+	target := start(t, server.Config{Handler: p, Auth: byKeys(key("ann", "", "secret"))})
+	target.Key = "secret"
+	rig.Each(t, target, func(t *testing.T, c rig.Client) {
+		sent = metadata.Pairs("none", "called")
+		if _, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: "t1"}); err != nil {
+			t.Fatal(err)
+		}
+		if len(sent) != 0 {
+			t.Errorf("calls to other servers would send %v", sent)
+		}
+	})
+}
+
+// TestA_01_ExtensionSupportRequired: with require_team_run each A2A call must activate the
 // extension, over every binding; calls of the Agent service need not.
 func TestA_01_ExtensionSupportRequired(t *testing.T) {
-	target := start(t, server.Config{Handler: &probe{get: task}, RequireTeamRun: true})
+	target := start(t, server.Config{Handler: &probe{get: task}, Settings: settings.Of(&teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{RequireTeamRun: true}})})
 	knows, other := target, target
 	knows.Headers = map[string]string{"a2a-extensions": "urn:other, " + a2a.TeamRunURI}
 	other.Headers = map[string]string{"a2a-extensions": a2a.RoutingURI}

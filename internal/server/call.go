@@ -154,7 +154,7 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if err := c.in.checkVersion(); err != nil && !c.in.v03 && !c.in.open {
 		return nil, err
 	}
-	if c.in.settings.requireTeamRun && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
+	if c.in.settings.GetProtocol().GetRequireTeamRun() && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
 		return nil, a2a.ExtensionSupportRequired(a2a.TeamRunURI)
 	}
 	levels, err := c.in.levels()
@@ -254,11 +254,11 @@ var versionPattern = regexp.MustCompile(`^1\.0(\.[0-9]+)?$`)
 // 1.0 unless the server is configured to be strict; A2A 1.0 says it would be 0.3.
 func (in *inbound) checkVersion() error {
 	switch {
-	case len(in.version) == 0 && !in.settings.strictVersion, len(in.version) == 1 && versionPattern.MatchString(in.version[0]):
+	case len(in.version) == 0 && !in.settings.GetProtocol().GetStrictVersion(), len(in.version) == 1 && versionPattern.MatchString(in.version[0]):
 		return nil
 	}
 	e := a2a.VersionNotSupported(strings.Join(in.version, ", "))
-	if !in.settings.noV03 { // gRPC, too: all bindings return the same text
+	if !in.noV03() { // gRPC, too: all bindings return the same text
 		e.Message += ", or " + a2av03.Version + " over REST and JSON-RPC"
 	}
 	return e

@@ -5,13 +5,17 @@ import (
 	"net/url"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestP21_CallsAreShared: however many calls a principal and an account hold, another principal of the account
 // gets one, and so does another account. What ends makes room.
 func TestP21_CallsAreShared(t *testing.T) {
-	c := newCalls(1024)
+	c := newCalls(settings.Of(nil))
 	ann, bob, eve := a2a.Caller{Account: "acme", Principal: "ann"}, a2a.Caller{Account: "acme", Principal: "bob"}, a2a.Caller{Account: "other", Principal: "eve"}
 	fill := func(who a2a.Caller) (n int) {
 		for c.enter(who) == nil {
@@ -34,7 +38,7 @@ func TestP21_CallsAreShared(t *testing.T) {
 	if n := fill(bob); n < 500 {
 		t.Errorf("after the first has ended, the other principal gets %d calls", n)
 	}
-	s := &Server{calls: newCalls(1)}
+	s := &Server{calls: newCalls(settings.Of(&teamv1.ServerSettings{Limits: &teamv1.LimitSettings{MaxCalls: proto.Int32(1)}}))}
 	_ = s.calls.enter(ann)
 	operator := a2a.Caller{Account: "acme", Principal: "root", Permissions: a2a.EveryPermission}
 	if s.checkCalls(&inbound{caller: &ann}) == nil || s.checkCalls(&inbound{caller: &operator}) != nil {

@@ -76,7 +76,7 @@ func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[st
 		return
 	}
 	h.Set("Vary", "Accept, A2A-Version")
-	if len(in.settings.trustedProxies) > 0 && in.settings.publicURL == "" {
+	if len(in.settings.Proxies) > 0 && in.settings.GetPublicUrl() == "" {
 		h.Add("Vary", forwardHeaders)
 	}
 	if !public {
@@ -109,11 +109,12 @@ const jwksPath = "/.well-known/jwks.json"
 // serveJWKS serves the public keys of signed cards, if cards are signed.
 func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	allowAllOrigins(w.Header())
-	keys := inboundOf(r.Context()).settings.jwks
-	if keys == nil {
+	signer := inboundOf(r.Context()).settings.Signer
+	if signer == nil {
 		s.failWith(w, r, wire.NotServed("this server signs nothing: it has no server.signing"), http.StatusNotFound)
 		return
 	}
+	keys := signer.JWKS()
 	writeCached(w, r, s.cards.version(jwksPath, keys), keys)
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/agentteams/team-server/internal/settings"
 )
 
 // Values of the CORS headers for pages of other origins.
@@ -22,20 +24,20 @@ const (
 // mayCall reports whether pages of an origin may call this server. "*" applies only to a
 // server with keys: a server without keys treats every client as the same caller, so any
 // page in a browser on this machine could act as that caller.
-func (s *Server) mayCall(now *settings, origin string) bool {
-	return slices.Contains(now.origins, origin) && origin != "*" || s.everyOrigin(now)
+func (s *Server) mayCall(now *settings.Snapshot, origin string) bool {
+	return slices.Contains(now.GetCors().GetOrigins(), origin) && origin != "*" || s.everyOrigin(now)
 }
 
-func (s *Server) everyOrigin(now *settings) bool {
-	return s.config.Auth != nil && slices.Contains(now.origins, "*")
+func (s *Server) everyOrigin(now *settings.Snapshot) bool {
+	return s.config.Auth != nil && slices.Contains(now.GetCors().GetOrigins(), "*")
 }
 
 // crossOrigin sets the headers that let a page of another origin read the answer. It
 // answers a preflight, which a browser sends before the call and without its key, and
 // reports whether it did. Access-Control-Allow-Credentials is never sent: a page sends
 // its key itself, and the server uses no cookies.
-func (s *Server) crossOrigin(now *settings, w http.ResponseWriter, r *http.Request) bool {
-	if len(now.origins) == 0 {
+func (s *Server) crossOrigin(now *settings.Snapshot, w http.ResponseWriter, r *http.Request) bool {
+	if len(now.GetCors().GetOrigins()) == 0 {
 		return false
 	}
 	h := w.Header()
@@ -55,7 +57,7 @@ func (s *Server) crossOrigin(now *settings, w http.ResponseWriter, r *http.Reque
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", corsMethods)
-	h.Set("Access-Control-Allow-Headers", strings.Join(append([]string{corsRequest}, now.originHeaders...), ", "))
+	h.Set("Access-Control-Allow-Headers", strings.Join(append([]string{corsRequest}, now.GetCors().GetHeaders()...), ", "))
 	h.Set("Access-Control-Max-Age", corsAge)
 	if r.ContentLength != 0 {
 		h.Set("Connection", "close") // do not wait for a body

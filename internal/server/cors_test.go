@@ -9,8 +9,10 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 )
 
 // TestA_21_PagesOfOtherOrigins: a page of an origin in server.cors can call over REST, JSON-RPC
@@ -26,12 +28,15 @@ func TestA_21_PagesOfOtherOrigins(t *testing.T) {
 			}, nil
 		},
 	}
-	plain := server.Config{Handler: p, Origins: []string{app, "http://localhost:5173"}, OriginHeaders: []string{"X-Mine"}}
+	from := func(origins ...string) *settings.Live {
+		return settings.Of(&teamv1.ServerSettings{Cors: &teamv1.CorsSettings{Origins: origins, Headers: []string{"X-Mine"}}})
+	}
+	plain := server.Config{Handler: p, Settings: from(app, "http://localhost:5173")}
 	keyed, all, allKeyless, off := plain, plain, plain, plain
 	keyed.Auth = byKeys(key("ann", "", "secret"))
-	all.Origins, all.Auth = []string{"*"}, keyed.Auth
-	allKeyless.Origins = []string{"*"}
-	off.Origins, off.Auth = nil, keyed.Auth
+	all.Settings, all.Auth = from("*"), keyed.Auth
+	allKeyless.Settings = from("*")
+	off.Settings, off.Auth = nil, keyed.Auth
 	targets := map[string]string{}
 	for name, c := range map[string]server.Config{"plain": plain, "keyed": keyed, "all": all, "allKeyless": allKeyless, "off": off} {
 		targets[name] = start(t, c).HTTP

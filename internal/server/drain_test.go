@@ -11,16 +11,19 @@ import (
 	"time"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
 // TestA_19_HealthComesFirst: a server that stops says that it should get no calls
 // while it still answers those that come.
 func TestA_19_HealthComesFirst(t *testing.T) {
-	target, stop := serve(t, server.Config{Handler: &probe{get: task}, DrainDelay: 2 * time.Second, HealthInterval: time.Millisecond})
+	target, stop := serve(t, server.Config{Handler: &probe{get: task}, Settings: settings.Of(&teamv1.ServerSettings{DrainDelay: durationpb.New(2 * time.Second)}), HealthInterval: time.Millisecond})
 	clients := rig.Clients(t, target)
 	watch, err := healthpb.NewHealthClient(clients[0].(*rig.GRPC).Conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
 	if err != nil {
@@ -115,7 +118,7 @@ func TestA_19_TheDrainDelayEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			failed := make(chan struct{})
-			s, err := server.New(server.Config{Handler: &probe{get: task}, DrainDelay: time.Hour, Hurry: failed})
+			s, err := server.New(server.Config{Handler: &probe{get: task}, Settings: settings.Of(&teamv1.ServerSettings{DrainDelay: durationpb.New(time.Hour)}), Hurry: failed})
 			if err != nil {
 				t.Fatal(err)
 			}

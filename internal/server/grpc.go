@@ -114,7 +114,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	in.record = s.newRecord()
 	if p, ok := peer.FromContext(ctx); ok {
 		in.peer = p.Addr
-		in.addr = callerAddr(in.settings.trustedProxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
+		in.addr = callerAddr(in.settings.Proxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			in.tls = &t.State
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"testing"
 	"time"
 
@@ -12,8 +11,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 	const guesses = 1200
 	core, log := observer.New(zap.WarnLevel)
-	by, err := auth.New(auth.Config{Keys: []auth.APIKey{key("ann", "", "secret-a"), key("bob", "", "secret-b")}, Log: zap.New(core)})
+	by, err := auth.New(auth.Config{Accept: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{key("ann", "", "secret-a"), key("bob", "", "secret-b")}}, Log: zap.New(core)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,10 +94,9 @@ func TestA_21_UnknownKeysAreSlowedDown(t *testing.T) {
 // same header from other clients is ignored.
 func TestA_21_UnknownKeysBehindAProxy(t *testing.T) {
 	config := server.Config{Handler: &probe{get: task}, Auth: byKeys(key("ann", "", "secret"))}
-	config.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
-	config.PublicURL = "https://team.example"
+	config.Settings = settings.Of(&teamv1.ServerSettings{PublicUrl: "https://team.example", TrustedProxies: []string{"127.0.0.0/8", "10.0.0.0/8"}})
 	behind := start(t, config)
-	config.TrustedProxies = nil
+	config.Settings = settings.Of(&teamv1.ServerSettings{PublicUrl: "https://team.example"})
 	alone := start(t, config)
 	for _, binding := range []string{"grpc", "jsonrpc", "rest"} {
 		t.Run(binding, func(t *testing.T) {

@@ -3,6 +3,9 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -19,7 +22,9 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -27,8 +32,18 @@ import (
 // key is what the tests below look at.
 func locked() server.Config {
 	card := func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "a"}, nil }
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	signer, err := cardsign.NewSigner([]cardsign.Key{{ID: "one", Private: private}}, "")
+	if err != nil {
+		panic(err)
+	}
+	live := settings.Of(nil)
+	live.Store(&settings.Snapshot{ServerSettings: live.Load().ServerSettings, Signer: signer})
 	return server.Config{
-		Handler: &probe{card: card}, Monitor: struct{ server.Monitor }{}, JWKS: []byte(`{"keys":[]}`),
+		Handler: &probe{card: card}, Monitor: struct{ server.Monitor }{}, Settings: live,
 		Auth: byKeys(key("ann", "", "secret")),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -15,18 +16,18 @@ import (
 // name of another site may resolve to a loopback address (DNS rebinding), and Origin. A
 // proxy makes no difference: without keys the server listens on loopback only, where a
 // proxy cannot be told from a browser.
-func (s *Server) checkHost(now *settings, r *http.Request) error {
+func (s *Server) checkHost(now *settings.Snapshot, r *http.Request) error {
 	if s.config.Auth != nil {
 		return nil
 	}
-	if !now.ownHost(r.Host) {
+	if !ownHost(now, r.Host) {
 		return foreignError("Host", r.Host)
 	}
 	if s.isOpen(r) { // cards are public
 		return nil
 	}
 	for _, origin := range r.Header.Values("Origin") {
-		if u, err := url.Parse(origin); (err != nil || !now.ownHost(u.Host)) && !s.mayCall(now, origin) {
+		if u, err := url.Parse(origin); (err != nil || !ownHost(now, u.Host)) && !s.mayCall(now, origin) {
 			return foreignError("Origin", origin)
 		}
 	}
@@ -35,10 +36,10 @@ func (s *Server) checkHost(now *settings, r *http.Request) error {
 
 // checkPage rejects requests that a page of another site made a browser send with its certificate, which
 // the browser adds by itself.
-func (s *Server) checkPage(now *settings, r *http.Request) error {
+func (s *Server) checkPage(now *settings.Snapshot, r *http.Request) error {
 	origins := r.Header.Values("Origin")
 	for _, origin := range origins {
-		if u, err := url.Parse(origin); (err != nil || u.Host == "" || !now.serves(u.Host, r.Host)) && (origin == "*" || !slices.Contains(now.origins, origin)) {
+		if u, err := url.Parse(origin); (err != nil || u.Host == "" || !serves(now, u.Host, r.Host)) && (origin == "*" || !slices.Contains(now.GetCors().GetOrigins(), origin)) {
 			return foreignPageError("Origin", origin)
 		}
 	}
@@ -50,8 +51,8 @@ func (s *Server) checkPage(now *settings, r *http.Request) error {
 
 // serves reports whether a host, with or without a port, is that of the public URL or of a request. The
 // certificate of the server was valid for the latter, so that no other site can have its name.
-func (s *settings) serves(host, requested string) bool {
-	if public, err := url.Parse(s.publicURL); err == nil && public.Host != "" && hostName(host) == hostName(public.Host) {
+func serves(now *settings.Snapshot, host, requested string) bool {
+	if public, err := url.Parse(now.GetPublicUrl()); err == nil && public.Host != "" && hostName(host) == hostName(public.Host) {
 		return true
 	}
 	return strings.EqualFold(host, requested)
@@ -64,9 +65,9 @@ func foreignPageError(header, value string) error {
 
 // ownHost reports whether a host, with or without a port, is that of the public URL, or one
 // that every browser resolves to this machine.
-func (s *settings) ownHost(host string) bool {
+func ownHost(now *settings.Snapshot, host string) bool {
 	name := hostName(host)
-	if public, err := url.Parse(s.publicURL); err == nil && public.Host != "" && name == hostName(public.Host) {
+	if public, err := url.Parse(now.GetPublicUrl()); err == nil && public.Host != "" && name == hostName(public.Host) {
 		return true
 	}
 	return isLoopback(name)

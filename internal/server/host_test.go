@@ -5,13 +5,14 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -24,9 +25,9 @@ func TestA_21_T_45_ForeignPages(t *testing.T) {
 	}
 	plain := server.Config{Handler: p, Monitor: struct{ server.Monitor }{}}
 	named, keyed, proxied := plain, plain, plain
-	named.PublicURL = "https://team.example/teams"
+	named.Settings = settings.Of(&teamv1.ServerSettings{PublicUrl: "https://team.example/teams"})
 	keyed.Auth = byKeys(key("ann", "", "secret"))
-	proxied.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	proxied.Settings = settings.Of(&teamv1.ServerSettings{TrustedProxies: []string{"127.0.0.0/8"}})
 	alone := start(t, plain).HTTP
 	public := start(t, named).HTTP
 	keys := start(t, keyed).HTTP
@@ -108,7 +109,7 @@ func (byCertificate) Authenticate(auth.Request) (a2a.Caller, error) {
 // TestA_21_PagesAndCertificates: a browser adds its certificate to requests of every page, so those of other
 // sites are rejected. Tokens are not added, so requests with a token are not.
 func TestA_21_PagesAndCertificates(t *testing.T) {
-	config := server.Config{Handler: &probe{get: task}, Auth: byCertificate{}, PublicURL: "https://team.example", Origins: []string{"https://ui.example", "*"}}
+	config := server.Config{Handler: &probe{get: task}, Auth: byCertificate{}, Settings: settings.Of(&teamv1.ServerSettings{PublicUrl: "https://team.example", Cors: &teamv1.CorsSettings{Origins: []string{"https://ui.example", "*"}}})}
 	at := start(t, config).HTTP + "/tasks/t1"
 	for name, c := range map[string]struct {
 		header map[string]string

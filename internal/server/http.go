@@ -91,10 +91,10 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	in.record = s.newRecord()
 	w, finish := s.recordHTTP(w, r, in)
 	defer finish()
-	if in.settings.publicURL == "" {
-		in.base = forwarded(in.settings.trustedProxies, r)
+	if in.settings.GetPublicUrl() == "" {
+		in.base = forwarded(in.settings.Proxies, r)
 	}
-	in.addr = callerAddr(in.settings.trustedProxies, r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
+	in.addr = callerAddr(in.settings.Proxies, r.RemoteAddr, r.Header.Values("X-Forwarded-For"))
 	open := s.isOpen(r)
 	w.Header().Set("X-Request-Id", in.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -18,6 +18,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
@@ -294,7 +295,7 @@ func TestA_01_ExtensionsAreActivated(t *testing.T) {
 // TestA_03_CardsAreOpenToEveryVersion: a strict server serves its cards for every version.
 func TestA_03_CardsAreOpenToEveryVersion(t *testing.T) {
 	card := func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "a"}, nil }
-	strict := start(t, server.Config{Handler: &probe{card: card}, StrictVersion: true})
+	strict := start(t, server.Config{Handler: &probe{card: card}, Settings: settings.Of(&teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{StrictVersion: true}})})
 	for _, path := range []string{"/.well-known/agent-card.json", "/a/.well-known/agent-card.json", "/.well-known/agent.json"} {
 		for _, version := range []string{"", "1.0", "0.3", "9"} {
 			if resp, body := request(t, http.MethodGet, strict.HTTP+path, "", map[string]string{"A2A-Version": version}); resp.StatusCode != http.StatusOK {

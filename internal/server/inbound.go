@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -30,12 +31,12 @@ const (
 // before the body, and not changed afterwards; see withInbound.
 type inbound struct {
 	binding  string
-	settings *settings  // of the server when the request began
-	record   *record    // nil if requests are neither logged, measured nor traced
-	id       string     // request ID, for logs
-	addr     netip.Addr // of the caller; the zero address if unknown
-	peer     net.Addr   // of the connection over gRPC
-	base     string     // URL that the caller used, as reported by a trusted proxy; "" if unknown
+	settings *settings.Snapshot // of the server when the request began
+	record   *record            // nil if requests are neither logged, measured nor traced
+	id       string             // request ID, for logs
+	addr     netip.Addr         // of the caller; the zero address if unknown
+	peer     net.Addr           // of the connection over gRPC
+	base     string             // URL that the caller used, as reported by a trusted proxy; "" if unknown
 	caller   *a2a.Caller
 	// authorization and tls are what the caller has shown of itself.
 	authorization []string
@@ -59,7 +60,7 @@ type inbound struct {
 }
 
 // baseURL returns the URL of the server as the caller sees it, "" if unknown.
-func (in *inbound) baseURL() string { return cmp.Or(in.base, in.settings.baseURL) }
+func (in *inbound) baseURL() string { return cmp.Or(in.base, in.settings.BaseURL) }
 
 type inboundKey struct{}
 
@@ -68,7 +69,7 @@ type inboundKey struct{}
 func (s *Server) newInbound(binding string, values func(string) []string) *inbound {
 	return &inbound{
 		binding:    binding,
-		settings:   s.settings.Load(),
+		settings:   s.config.Settings.Load(),
 		id:         uuid.NewString(),
 		version:    slices.Compact(list(values("a2a-version"))),                               // some proxies repeat it
 		extensions: list(slices.Concat(values("a2a-extensions"), values("x-a2a-extensions"))), // A2A 0.3 uses the second

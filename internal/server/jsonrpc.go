@@ -34,7 +34,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 	switch _, ok := s.methods[rpcService+req.Method]; {
 	case req.Notification:
 		s.serveNotification(w, r, req, params)
-	case s.methodV03(req.Method) || inboundOf(r.Context()).wantsV03() && !inboundOf(r.Context()).settings.noV03:
+	case s.methodV03(req.Method) || inboundOf(r.Context()).wantsV03() && !inboundOf(r.Context()).noV03():
 		s.serveRPCV03(w, r, req, params)
 	case ok:
 		s.callRPC(w, r, req, params)
@@ -77,7 +77,7 @@ func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[s
 	in.notified = true
 	ctx = withInbound(ctx, &in)
 	name := cmp.Or(withAnswer[req.Method], req.Method)
-	if s.methodV03(req.Method) || in.wantsV03() && !in.settings.noV03 {
+	if s.methodV03(req.Method) || in.wantsV03() && !in.noV03() {
 		if st := s.refusedV03(&in, req.Method); st != nil {
 			return st.Err()
 		}

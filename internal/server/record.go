@@ -159,7 +159,7 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 // logRequest logs a request that has ended. The line has no content of the request. What reaches no method and
 // is answered, such as pages and health checks, is logged at the level debug.
 func (s *Server) logRequest(in *inbound, o outcome) {
-	code, log, level := o.status.Code(), in.settings.requests, zap.InfoLevel
+	code, log, level := o.status.Code(), s.requestLog(), zap.InfoLevel
 	info := wire.InfoOf(o.status)
 	switch {
 	case isFailure(code):

@@ -12,7 +12,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -22,8 +25,8 @@ import (
 func TestT_42_Failures(t *testing.T) {
 	core, seen := observer.New(zapcore.InfoLevel)
 	log := zap.New(core)
-	s := &Server{log: log}
-	now := (&Config{}).settings(log)
+	s := &Server{log: log, config: Config{Settings: settings.Of(nil)}}
+	now := s.config.Settings.Load()
 	const many = 500
 	for range many {
 		for _, code := range []codes.Code{codes.Internal, codes.InvalidArgument} {
@@ -47,7 +50,7 @@ func TestT_42_Failures(t *testing.T) {
 // store has the level error and the cause.
 func TestT_42_Reasons(t *testing.T) {
 	core, seen := observer.New(zapcore.InfoLevel)
-	s := &Server{log: zap.New(core)}
+	s := &Server{log: zap.New(core), config: Config{Settings: settings.Of(nil)}}
 	for _, c := range []struct {
 		err   *agent.Error
 		level zapcore.Level
@@ -59,7 +62,7 @@ func TestT_42_Reasons(t *testing.T) {
 	} {
 		r := s.newRecord()
 		r.setResult(errors.New("the disk is full"), wire.Status(c.err))
-		s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: (&Config{}).settings(s.log)})
+		s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: s.config.Settings.Load()})
 		lines := seen.TakeAll()
 		if len(lines) != 1 || lines[0].Level != c.level || lines[0].ContextMap()[c.field.Key] != c.field.String {
 			t.Errorf("%s: the lines are %v, want one of level %s with %s %s", c.err.Reason, lines, c.level, c.field.Key, c.field.String)
@@ -71,17 +74,21 @@ func TestT_42_Reasons(t *testing.T) {
 func TestT_42_Sampling(t *testing.T) {
 	const many = 100
 	for _, c := range []struct {
-		of   Sampling
+		of   *teamv1.LogSampling
 		want int
-	}{{Sampling{}, 20}, {Sampling{Off: true}, many}, {Sampling{First: 7, Thereafter: 31}, 10}, {Sampling{First: 7, Thereafter: -1}, 7}} {
+	}{
+		{nil, 20}, {&teamv1.LogSampling{Enabled: proto.Bool(false)}, many},
+		{&teamv1.LogSampling{First: proto.Int32(7), Thereafter: proto.Int32(31)}, 10}, {&teamv1.LogSampling{First: proto.Int32(7), Thereafter: proto.Int32(0)}, 7},
+	} {
 		core, seen := observer.New(zapcore.InfoLevel)
-		s := &Server{log: zap.New(core), calls: newCalls(1), connections: &connections{}}
-		s.Reload(Config{LogSampling: c.of})
+		s := &Server{log: zap.New(core), config: Config{Settings: settings.Of(nil)}}
+		s.requestLog()
+		s.config.Settings.Store(settings.Of(&teamv1.ServerSettings{Log: &teamv1.LogSettings{Sampling: c.of}}).Load())
 		for range many {
 			r := s.newRecord()
 			r.setCall("SendMessage", nil)
 			r.setResult(nil, status.New(codes.OK, ""))
-			s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: s.settings.Load()})
+			s.finish(t.Context(), &inbound{binding: bindingREST, record: r, settings: s.config.Settings.Load()})
 		}
 		if n := seen.Len(); n < c.want || n > c.want+c.want/2 { // more if a second begins in between
 			t.Errorf("%+v: %d of %d requests are logged, want %d", c.of, n, many, c.want)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -49,30 +49,19 @@ type Config struct {
 	Refused *audit.Refusals
 	// Halts implements the halt service. If nil, it is not served.
 	Halts teamv1.HaltServiceServer
+	// Settings are those in effect, which may be replaced. Requests that have begun end with the settings with which they
+	// began, and connections that are open stay open. Nil means the defaults.
+	Settings *settings.Live
 	// Auth says who calls. If it is nil every caller is local/local, and the server listens on
 	// loopback only. It then accepts HTTP requests only if their Host is localhost, a loopback
-	// address or the host of PublicURL. A request that a page sent must also come from a page
-	// of one of these hosts or of Origins.
+	// address or the host of public_url. A request that a page sent must also come from a page
+	// of one of these hosts or of cors.origins.
 	Auth auth.Authenticator
 	// SignIns returns the issuers with which users of the Team Monitor sign in; nil means none.
 	SignIns func() []auth.SignIn
 	// TLS returns the configuration of a listener that offers the given protocols of ALPN. If TLS
-	// is nil, the server does not use TLS, and listens on loopback only unless TLSByProxy is set.
+	// is nil, the server does not use TLS, and listens on loopback only unless a proxy does TLS.
 	TLS func(protocols ...string) *tls.Config
-	// TLSByProxy says that a proxy in front of the server does TLS.
-	TLSByProxy bool
-	// BaseURL is the URL at which REST is served. Responses use it in the URLs that replace
-	// large parts.
-	BaseURL string
-	// PublicURL is the URL at which clients reach HTTP, for example through a proxy. If it
-	// is empty, that URL is unknown.
-	PublicURL string
-	// StrictVersion rejects calls without A2A-Version.
-	StrictVersion bool
-	// RequireTeamRun rejects A2A calls that do not activate the extension a2a.TeamRunURI.
-	RequireTeamRun bool
-	// NoV03 turns A2A 0.3 off: its methods, its paths, and its part of the cards.
-	NoV03 bool
 	// Version is the version of the program, for the API description.
 	Version string
 	// NoReflection turns gRPC reflection off.
@@ -83,49 +72,22 @@ type Config struct {
 	// RecheckInterval is how often the rights of the callers of streams, and of calls that wait
 	// for work, are checked again; the default is 5 s.
 	RecheckInterval time.Duration
-	// DrainDelay is how long a stopping server continues to accept calls, so that load
-	// balancers notice that it is not ready; the default is 0.
-	DrainDelay time.Duration
-	// Hurry ends DrainDelay early when it is closed; it may be nil. DrainDelay also ends
+	// Hurry ends the drain delay early when it is closed; it may be nil. The delay also ends
 	// when a listener is closed.
 	Hurry <-chan struct{}
-	// DrainTime is how long running calls may take to end when the server stops; the
-	// default is 20 s.
-	DrainTime time.Duration
 	// HealthInterval is how often Watch checks a health; the default is 5 s.
 	HealthInterval time.Duration
 	// StallTime is how long the reader of a stream may accept no data before the stream is
 	// ended; the default is 30 s.
 	StallTime time.Duration
-	// JWKS is the set of public keys of signed cards, in JSON. If nil, none is served.
-	JWKS []byte
-	// TrustedProxies are proxies whose X-Forwarded headers name the caller and, if there
-	// is no PublicURL, the URL for cards.
-	TrustedProxies []netip.Prefix
-	// Origins are the origins of pages that may call, such as https://app.example; "*"
-	// allows every origin on a server with Auth. Default: only those of this server.
-	Origins []string
-	// OriginHeaders are request headers that these pages may send in addition to those
-	// that the server reads.
-	OriginHeaders []string
 	// Use limits what accounts use of the server; nil means no limits.
 	Use Use
 	// Memory is the budget of what calls hold in memory; nil means no limit.
 	Memory *inflight.Budget
-	// MaxConnections is the maximum number of open connections; 0 means 10,000.
-	MaxConnections int
-	// MaxConnectionsFrom is the maximum number of open connections from one address, or from one /64
-	// network of IPv6, that is neither a loopback address nor one of TrustedProxies; 0 means 256.
-	MaxConnectionsFrom int
-	// MaxCalls is the maximum number of calls that are worked on at the same time; 0 means 1024. A stream
-	// counts until it is open.
-	MaxCalls int
 	// Metrics measures requests; nil measures nothing.
 	Metrics *metrics.Calls
 	// Traces makes spans of calls; nil makes none.
 	Traces *tracing.Tracer
-	// LogSampling says which lines about requests are left out of Log.
-	LogSampling Sampling
 	// Log receives a line about each request, some of those that are alike under load. If Log is nil, nothing
 	// is logged.
 	Log *zap.Logger
@@ -139,10 +101,10 @@ type Listeners struct {
 
 // Server serves one Handler. Serve may be called once.
 type Server struct {
-	config   Config // Reload does not change it
-	settings atomic.Pointer[settings]
-	h        Handler
-	log      *zap.Logger
+	config  Config
+	sampled atomic.Pointer[sampled]
+	h       Handler
+	log     *zap.Logger
 	// refusals logs some of the callers that are refused.
 	refusals    *zap.Logger
 	open        map[string]bool // paths that need no key
@@ -183,9 +145,10 @@ func New(config Config) (*Server, error) {
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampled(config.Log), open: openFiles(), calls: newCalls(config.maxCalls()), connections: &connections{log: config.Log}}
-	s.connections.limit(&config)
-	s.settings.Store(config.settings(config.Log))
+	if config.Settings == nil {
+		config.Settings = settings.Of(nil)
+	}
+	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampledRefusals(config.Log), open: openFiles(), calls: newCalls(config.Settings), connections: &connections{log: config.Log, settings: config.Settings}}
 	s.closing, s.close = context.WithCancelCause(context.Background())
 	s.methods, s.tasks = methodsOf(s.services()), a2av1.NewA2AServiceClient(local{s})
 	s.v03 = unaryMethodsV03()
@@ -200,7 +163,7 @@ func New(config Config) (*Server, error) {
 
 // Serve serves until ctx ends, which is not an error, or a listener fails. Then it stops:
 // it reports that it is not ready, accepts no new calls, ends streams and calls that wait
-// for work with ErrShutdown, and gives the other calls DrainTime to end. It closes the
+// for work with ErrShutdown, and gives the other calls shutdown_timeout to end. It closes the
 // listeners, unless Admit rejects them.
 func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	if err := s.Admit(l); err != nil {
@@ -234,8 +197,8 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	case err = <-failed:
 	}
 	s.serving.Store(false)
-	now := s.settings.Load()
-	s.log.Info("shutting down: not ready", zap.Duration("drain_delay", now.drainDelay), zap.Duration("shutdown_timeout", now.drainTime), zap.Error(err))
+	now := s.config.Settings.Load()
+	s.log.Info("shutting down: not ready", zap.Duration("drain_delay", now.GetDrainDelay().AsDuration()), zap.Duration("shutdown_timeout", now.GetShutdownTimeout().AsDuration()), zap.Error(err))
 	if err == nil {
 		err = s.delay(failed)
 	}
@@ -256,7 +219,7 @@ func (s *Server) Admit(l Listeners) error {
 			continue
 		}
 		if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
-			if err := Refuse(displayIP(a.IP), s.config.Auth != nil, s.config.TLS != nil || s.config.TLSByProxy); err != nil {
+			if err := Refuse(displayIP(a.IP), s.config.Auth != nil, s.config.TLS != nil || s.config.Settings.Load().GetTls().GetTerminatedByProxy()); err != nil {
 				return err
 			}
 		}
@@ -298,10 +261,10 @@ func (s *Server) Ready() error {
 	return nil
 }
 
-// delay waits for DrainDelay, for Hurry, or until a listener stops. A closed listener
+// delay waits for the drain delay, for Hurry, or until a listener stops. A closed listener
 // is not an error.
 func (s *Server) delay(failed <-chan error) error {
-	timer := time.NewTimer(s.settings.Load().drainDelay)
+	timer := time.NewTimer(s.config.Settings.Load().GetDrainDelay().AsDuration())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -316,7 +279,7 @@ func (s *Server) delay(failed <-chan error) error {
 
 func (s *Server) stop() {
 	s.close(agent.ErrShutdown)
-	ctx, cancel := context.WithTimeout(context.Background(), s.settings.Load().drainTime)
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.Settings.Load().GetShutdownTimeout().AsDuration())
 	defer cancel()
 	var stopping sync.WaitGroup
 	stopping.Go(func() { s.stopHTTP(ctx) })

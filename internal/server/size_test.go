@@ -11,8 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -58,7 +60,7 @@ func TestA_01_AnswersTooLarge(t *testing.T) {
 			yield(feed.Update{Seq: 1, Response: &a2av1.StreamResponse{Payload: &a2av1.StreamResponse_Task{Task: grown(size, kind)}}}, nil)
 		}, nil
 	}
-	target := start(t, server.Config{BaseURL: "https://team.test", Handler: &probe{
+	target := start(t, server.Config{Settings: settings.Of(&teamv1.ServerSettings{PublicUrl: "https://team.test"}), Handler: &probe{
 		get: func(context.Context, *a2av1.GetTaskRequest) (*a2av1.Task, error) { return grown(size, kind), nil },
 		list: func(context.Context, *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
 			return &a2av1.ListTasksResponse{Tasks: []*a2av1.Task{grown(size, kind)}}, nil

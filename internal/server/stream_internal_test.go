@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -20,8 +21,8 @@ func TestReducedUpdateNamesTheURLOfItsReader(t *testing.T) {
 		Artifact: &a2av1.Artifact{ArtifactId: "a", Parts: []*a2av1.Part{{Content: &a2av1.Part_Text{Text: strings.Repeat("x", wire.MaxEvent+1)}}}},
 	}}}}
 	for want, in := range map[string]*inbound{
-		"https://proxy.example/tasks/t/parts/": {base: "https://proxy.example", settings: &settings{baseURL: "https://team.example"}},
-		"https://team.example/tasks/t/parts/":  {settings: &settings{baseURL: "https://team.example"}},
+		"https://proxy.example/tasks/t/parts/": {base: "https://proxy.example", settings: &settings.Snapshot{BaseURL: "https://team.example"}},
+		"https://team.example/tasks/t/parts/":  {settings: &settings.Snapshot{BaseURL: "https://team.example"}},
 	} {
 		for form, encode := range map[feed.Form]func(proto.Message) ([]byte, error){feed.FormJSON: protojson.Marshal, feed.FormProto: proto.Marshal} {
 			data, err := encodeUpdate(withInbound(t.Context(), in), u, form, encode)

@@ -17,11 +17,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
@@ -416,7 +418,7 @@ func TestA_19_ShutdownWithStalledReaders(t *testing.T) {
 		told <- struct{}{}
 		return flood(ended)(ctx, req)
 	}}
-	target, stop := serve(t, server.Config{Handler: p, DrainTime: 200 * time.Millisecond})
+	target, stop := serve(t, server.Config{Handler: p, Settings: settings.Of(&teamv1.ServerSettings{ShutdownTimeout: durationpb.New(200 * time.Millisecond)})})
 	stream := eventError(t, target)
 	<-told
 	stop()

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -60,7 +60,6 @@ func stopsWork(r *http.Request) bool {
 }
 
 const (
-	defaultCalls = 1024
 	// shareFactor is how many calls an account may have for each further one that is free, and a principal
 	// for each further one that its account may have, so that others find one. Alone, an account gets
 	// 911 of 1024, and a principal 898.
@@ -70,31 +69,25 @@ const (
 // calls counts the calls that are worked on, by account and principal, so that a server with more than it can do refuses
 // the rest at once and goes on with those that it has. It is safe for concurrent use.
 type calls struct {
-	mu      sync.Mutex
-	most    int            // guarded by mu
-	refusal error          // guarded by mu
-	all     int            // guarded by mu
-	open    map[string]int // by account, and by owner; guarded by mu
+	settings *settings.Live
+	mu       sync.Mutex
+	all      int            // guarded by mu
+	open     map[string]int // by account, and by owner; guarded by mu
+	most     int            // for which refusal is; guarded by mu
+	refusal  error          // guarded by mu
 }
 
-// maxCalls returns the maximum number of calls.
-func (c *Config) maxCalls() int { return cmp.Or(c.MaxCalls, defaultCalls) }
+func newCalls(s *settings.Live) *calls { return &calls{settings: s, open: map[string]int{}} }
 
-func newCalls(most int) *calls {
-	c := &calls{open: map[string]int{}}
-	c.limit(most)
-	return c
-}
-
-// limit sets the maximum number of calls.
-func (c *calls) limit(most int) {
-	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-		"the server has no free call for this account; its limits.max_calls is %d; try again later", most)
-	e.Retry, e.RetryAfter = true, time.Second
-	e = e.With(agent.DetailLimit, "max_calls").With(agent.DetailValue, strconv.Itoa(most))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.most, c.refusal = most, wire.Status(e).Err()
+// refusalLocked returns the error for a caller of a server that has no free call.
+func (c *calls) refusalLocked(most int) error {
+	if c.refusal == nil || c.most != most { // an overloaded server returns it often
+		e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
+			"the server has no free call for this account; its limits.max_calls is %d; try again later", most)
+		e.Retry, e.RetryAfter = true, time.Second
+		c.most, c.refusal = most, wire.Status(e.With(agent.DetailLimit, "max_calls").With(agent.DetailValue, strconv.Itoa(most))).Err()
+	}
+	return c.refusal
 }
 
 // check returns the refusal if a caller may not have a further call. Most requests to an overloaded server
@@ -106,9 +99,10 @@ func (c *calls) check(who a2a.Caller) error {
 }
 
 func (c *calls) checkLocked(who a2a.Caller) error {
-	forAccount := shareFactor*(c.most-c.all) - c.open[who.Account]
+	most := int(c.settings.Load().GetLimits().GetMaxCalls())
+	forAccount := shareFactor*(most-c.all) - c.open[who.Account]
 	if forAccount <= 0 || c.open[who.Owner()] >= shareFactor*forAccount {
-		return c.refusal
+		return c.refusalLocked(most)
 	}
 	return nil
 }
@@ -214,36 +208,23 @@ func (s *Server) receiving(ctx context.Context, in *inbound) context.Context {
 	return ctx
 }
 
-const (
-	defaultConnections     = 10_000
-	defaultConnectionsFrom = 256
-)
-
 // connections counts the open connections of all listeners. It is safe for concurrent use.
 type connections struct {
-	log *zap.Logger
+	log      *zap.Logger
+	settings *settings.Live
 
-	mu             sync.Mutex
-	most, mostFrom int                  // guarded by mu
-	proxies        []netip.Prefix       // whose connections are those of many callers; guarded by mu
-	all            int                  // guarded by mu
-	from           map[netip.Prefix]int // guarded by mu
-	refused        int                  // guarded by mu
-}
-
-// limit sets the limits of a configuration.
-func (c *connections) limit(of *Config) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.most, c.mostFrom = cmp.Or(of.MaxConnections, defaultConnections), cmp.Or(of.MaxConnectionsFrom, defaultConnectionsFrom)
-	c.proxies = of.TrustedProxies
+	mu      sync.Mutex
+	all     int                  // guarded by mu
+	from    map[netip.Prefix]int // guarded by mu
+	refused int                  // guarded by mu
 }
 
 // enter counts a connection, and reports whether there may be one more.
 func (c *connections) enter(from netip.Addr) bool {
+	now := c.settings.Load()
+	at, shared := auth.Network(from), shared(from, now.Proxies)
 	c.mu.Lock()
-	at, shared := auth.Network(from), c.shared(from)
-	if c.all >= c.most || !shared && c.from[at] >= c.mostFrom {
+	if c.all >= int(now.GetLimits().GetMaxConnections()) || !shared && c.from[at] >= int(now.GetLimits().GetMaxConnectionsPerAddress()) {
 		c.refused++
 		all, ofAddress, refused := c.all, c.from[at], c.refused
 		c.mu.Unlock()
@@ -273,12 +254,12 @@ func (c *connections) leave(from netip.Addr) {
 	}
 }
 
-// shared reports whether an address may belong to a proxy, which connects for many callers. The caller holds mu.
-func (c *connections) shared(from netip.Addr) bool {
+// shared reports whether an address may belong to a proxy, which connects for many callers.
+func shared(from netip.Addr, proxies []netip.Prefix) bool {
 	if from.IsLoopback() || !from.IsValid() {
 		return true
 	}
-	for _, p := range c.proxies {
+	for _, p := range proxies {
 		if p.Contains(from) {
 			return true
 		}

@@ -6,6 +6,10 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/settings"
 )
 
 // fromAddress is a connection from an address.
@@ -30,7 +34,9 @@ func from(t *testing.T, address string) *fromAddress {
 // TestT_37_Connections: an address has so many connections, and all have so many together; what is refused
 // is closed, and what ends makes room. Proxies and loopback have no share of their own.
 func TestT_37_Connections(t *testing.T) {
-	c := &connections{most: 6, mostFrom: 2, proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, log: zap.NewNop()}
+	c := &connections{log: zap.NewNop(), settings: settings.Of(&teamv1.ServerSettings{
+		TrustedProxies: []string{"10.0.0.0/8"}, Limits: &teamv1.LimitSettings{MaxConnections: proto.Int32(6), MaxConnectionsPerAddress: proto.Int32(2)},
+	})}
 	var open []net.Conn
 	accept := func(address string, want bool) {
 		t.Helper()

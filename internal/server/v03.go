@@ -72,6 +72,9 @@ func (in *inbound) wantsV03() bool {
 	return len(in.version) == 1 && (in.version[0] == a2av03.Version || strings.HasPrefix(in.version[0], a2av03.Version+"."))
 }
 
+// noV03 reports whether A2A 0.3 is turned off.
+func (in *inbound) noV03() bool { return !in.settings.GetProtocol().GetV0_3() }
+
 // unversioned reports whether the call names no version.
 func (in *inbound) unversioned() bool {
 	return len(in.version) == 0
@@ -89,9 +92,9 @@ func asV03(ctx context.Context) context.Context {
 func (s *Server) refusedV03(in *inbound, method string) *status.Status {
 	known := s.methodV03(method)
 	switch {
-	case in.settings.noV03 && in.wantsV03():
+	case in.noV03() && in.wantsV03():
 		return wire.Status(s.v03DisabledError())
-	case in.settings.noV03:
+	case in.noV03():
 		return wire.NotServed("unknown method %.64q: %s", method, v03Disabled)
 	case known && (in.wantsV03() || in.unversioned()):
 		return nil
@@ -242,7 +245,7 @@ func writeNull[T any](T) ([]byte, error) { return []byte("null"), nil }
 
 // pushOf returns a webhook by id, or the first webhook of the task if the request names no
 // id.
-func pushOf(tasks a2av1.A2AServiceClient, ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest, _ ...grpc.CallOption) (*a2av1.TaskPushNotificationConfig, error) {
+func pushOf(tasks a2av1.A2AServiceClient, ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest, _ ...grpc.CallOption) (*a2av1.TaskPushNotificationConfig, error) { //nolint:revive // like the methods of the client
 	if req.GetId() != "" {
 		return tasks.GetTaskPushNotificationConfig(ctx, req)
 	}

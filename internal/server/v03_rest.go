@@ -78,9 +78,9 @@ func (s *Server) guardV03(next func(http.ResponseWriter, *http.Request, map[stri
 		in := inboundOf(r.Context())
 		r.Header["Accept"] = []string{wire.TypeJSON} // the only media type of 0.3
 		switch {
-		case in.settings.noV03 && in.wantsV03():
+		case in.noV03() && in.wantsV03():
 			s.fail(w, r, wire.Status(s.v03DisabledError()))
-		case in.settings.noV03:
+		case in.noV03():
 			s.failWith(w, r, wire.NotServed("unknown path: %s", v03Disabled), http.StatusNotFound)
 		case !in.wantsV03() && !in.unversioned():
 			s.failWith(w, r, wire.NotServed("paths below /v1 belong to A2A 0.3, but the call names another A2A-Version; "+
@@ -275,7 +275,7 @@ func setTenantOf(req any, params map[string]string) error {
 const oldCardPath = "/.well-known/agent.json"
 
 func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
-	if inboundOf(r.Context()).settings.noV03 {
+	if inboundOf(r.Context()).noV03() {
 		s.failWith(w, r, wire.NotServed("unknown path; the card is at %s", cardPath), http.StatusNotFound)
 		return
 	}
@@ -288,7 +288,7 @@ func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map
 // Others get a card that also describes 0.3; its signatures cover only the fields of 1.0.
 func (s *Server) cardBytes(ctx context.Context, card *a2av1.AgentCard) (b []byte, form string, err error) {
 	in := inboundOf(ctx)
-	if in.settings.noV03 || !in.wantsV03() && (!in.unversioned() || strings.Contains(in.accept, wire.TypeA2A)) {
+	if in.noV03() || !in.wantsV03() && (!in.unversioned() || strings.Contains(in.accept, wire.TypeA2A)) {
 		b, err = wire.Marshal(card)
 		return b, "1.0", err
 	}

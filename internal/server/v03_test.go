@@ -9,9 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -52,7 +56,7 @@ func spoken(version *string) *probe {
 func TestA_25_WhoSpeaksWhat_A_03(t *testing.T) {
 	var version string
 	target := start(t, server.Config{Handler: spoken(&version)})
-	strict := start(t, server.Config{Handler: spoken(&version), StrictVersion: true})
+	strict := start(t, server.Config{Handler: spoken(&version), Settings: settings.Of(&teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{StrictVersion: true}})})
 	for _, c := range []struct {
 		name, base, path, body, says string
 		status                       int
@@ -96,7 +100,7 @@ func TestA_25_WhoSpeaksWhat_A_03(t *testing.T) {
 
 func TestA_25_TurnedOff(t *testing.T) {
 	var version string
-	target := start(t, server.Config{Handler: spoken(&version), NoV03: true})
+	target := start(t, server.Config{Handler: spoken(&version), Settings: settings.Of(&teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{V0_3: proto.Bool(false)}})})
 	for _, c := range []struct {
 		name, method, path, body, says, want string
 		status                               int

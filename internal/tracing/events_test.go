@@ -21,7 +21,7 @@ import (
 func recorded(t *testing.T) (*Tracer, *tracetest.SpanRecorder) {
 	t.Helper()
 	r := tracetest.NewSpanRecorder()
-	tr, err := New(Config{Provider: sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(IDs{}), sdktrace.WithSpanProcessor(r))}, "v", time.Now)
+	tr, err := New(Config{Provider: sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(IDs{}), sdktrace.WithSpanProcessor(r))}, nil, "v", time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

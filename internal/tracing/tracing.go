@@ -12,22 +12,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
-// Config says how a server traces. The zero value traces nothing.
+// Config says where the traces of a server go. The zero value traces nothing.
 type Config struct {
 	// Provider makes the spans; nil makes none. It must use IDs as its generator of ids:
 	// sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(IDs{}), …).
 	Provider trace.TracerProvider
-	// TrustCallers are the callers whose requests continue the trace that their traceparent names, each as
-	// account/principal, as an account for all of its callers, or as "*" for all callers. The requests of
-	// others begin traces of their own, which have a link to that of the caller.
-	TrustCallers []string
-	// Content says that spans have the texts of messages, prompts, answers, arguments and results.
-	Content bool
-	// Secrets returns what is replaced in these texts; nil means nothing. It is called for each text, and must be safe
+	// Secrets returns what is replaced in the texts of spans; nil means nothing. It is called for each text, and must be safe
 	// for concurrent use.
 	Secrets func() []secret.Secret
 }
@@ -43,17 +38,17 @@ type Tracer struct {
 // scopeName is the name of the instrumentation scope.
 const scopeName = "github.com/agentteams/team-server"
 
-// New returns a tracer, or nil if c has no provider. clock is the clock of the events in journals. The error says
+// New returns a tracer with some settings, or nil if c has no provider. clock is the clock of the events in journals. The error says
 // that the provider does not use IDs.
-func New(c Config, version string, clock func() time.Time) (*Tracer, error) {
+func New(c Config, s *teamv1.TracingSettings, version string, clock func() time.Time) (*Tracer, error) {
 	if c.Provider == nil {
 		return nil, nil //nolint:nilnil // no traces
 	}
 	t := &Tracer{tracer: c.Provider.Tracer(scopeName, trace.WithInstrumentationVersion(version)), trusted: map[string]bool{}, clock: clock}
-	for _, who := range c.TrustCallers {
+	for _, who := range s.GetTrustCallers() {
 		t.trusted[who] = true
 	}
-	if c.Content {
+	if s.GetContent() {
 		t.content = &content{secrets: c.Secrets}
 		if c.Secrets == nil {
 			t.content.secrets = func() []secret.Secret { return nil }

@@ -5,11 +5,13 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -60,20 +62,21 @@ func (h *Handler) withCard(ctx context.Context, id string) (a agent.Agent, publi
 
 // cards builds agent cards with the settings of a handler.
 type cards struct {
-	c *Config
-	s *settings
+	c      *Config
+	s      *settings.Snapshot
+	pushes bool // whether push notifications are supported
 }
 
 // cards returns what builds cards with the present settings.
-func (h *Handler) cards() cards { return cards{&h.c, h.settings.Load()} }
+func (h *Handler) cards() cards { return cards{&h.c, h.now(), h.pushes()} }
 
-// of returns the card of the agent with this id and description, signed if Config.Sign is set.
+// of returns the card of the agent with this id and description, signed if the server signs cards.
 func (b cards) of(ctx context.Context, id string, info *teamv1.AgentInfo) (*a2av1.AgentCard, error) {
 	card := b.unsigned(ctx, id, info)
-	if b.s.sign == nil {
+	if b.s.Signer == nil {
 		return card, nil
 	}
-	if err := b.s.sign(card); err != nil {
+	if err := b.s.Signer.Sign(card); err != nil {
 		return nil, err
 	}
 	return card, nil
@@ -82,24 +85,25 @@ func (b cards) of(ctx context.Context, id string, info *teamv1.AgentInfo) (*a2av
 // unsigned returns the card without signatures. The id is the one under which the agent is
 // served, which need not be the one in info.
 func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) *a2av1.AgentCard {
+	security := securitySchemes(b.s.GetAuth())
 	card := &a2av1.AgentCard{
 		Name: info.GetName(), Description: info.GetDescription(), Version: b.c.Version,
 		SupportedInterfaces: b.interfaces(ctx, id),
 		Capabilities: &a2av1.AgentCapabilities{
-			Streaming: yes(true), PushNotifications: yes(b.s.pushes), ExtendedAgentCard: yes(len(b.extended(id)) > 0),
+			Streaming: yes(true), PushNotifications: yes(b.pushes), ExtendedAgentCard: yes(len(b.extended(id)) > 0),
 			Extensions: []*a2av1.AgentExtension{{
-				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Required: b.s.requireTeamRun, Params: facts(info),
+				Uri: TeamRunURI, Description: "Decisions, delegations and questions of a run as metadata.", Required: b.s.GetProtocol().GetRequireTeamRun(), Params: facts(info),
 			}},
 		},
 		DefaultInputModes: modes(agent.InputModes(info)), DefaultOutputModes: modes(info.GetOutputModes()),
-		SecuritySchemes: b.s.security, Skills: skills(id, info),
+		SecuritySchemes: security, Skills: skills(id, info),
 	}
 	if routes(info) {
 		card.Capabilities.Extensions = append(card.Capabilities.Extensions, &a2av1.AgentExtension{
 			Uri: RoutingURI, Description: "Hands over to agents that the caller names, as a member of a swarm.",
 		})
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.s.security)) {
+	for _, name := range slices.Sorted(maps.Keys(security)) {
 		card.SecurityRequirements = append(card.SecurityRequirements, &a2av1.SecurityRequirement{
 			Schemes: map[string]*a2av1.StringList{name: {}},
 		})
@@ -113,6 +117,36 @@ func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) 
 	return card
 }
 
+// securitySchemes returns the security schemes of cards, by name. Callers need one of them.
+func securitySchemes(c *teamv1.AuthConfig) map[string]*a2av1.SecurityScheme {
+	schemes := map[string]*a2av1.SecurityScheme{}
+	bearer := func(format, text string) *a2av1.SecurityScheme {
+		return &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_HttpAuthSecurityScheme{
+			HttpAuthSecurityScheme: &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer", BearerFormat: format, Description: text},
+		}}
+	}
+	if len(c.GetApiKeys()) > 0 {
+		schemes["apiKey"] = bearer("", "An API key of this server.")
+	}
+	if len(c.GetMtls()) > 0 {
+		schemes["mtls"] = &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_MtlsSecurityScheme{
+			MtlsSecurityScheme: &a2av1.MutualTlsSecurityScheme{Description: "A client certificate that this server knows."},
+		}}
+	}
+	for _, i := range c.GetJwt() {
+		if i.GetJwksUrl() != "" { // the issuer may have no discovery document
+			schemes[i.GetName()] = bearer("JWT", "An access token of "+i.GetIssuer())
+			continue
+		}
+		schemes[i.GetName()] = &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_OpenIdConnectSecurityScheme{
+			OpenIdConnectSecurityScheme: &a2av1.OpenIdConnectSecurityScheme{
+				OpenIdConnectUrl: strings.TrimSuffix(i.GetIssuer(), "/") + "/.well-known/openid-configuration", Description: "An access token of " + i.GetIssuer(),
+			},
+		}}
+	}
+	return schemes
+}
+
 // yes returns a pointer to b, for optional fields.
 func yes(b bool) *bool { return &b }
 
@@ -121,14 +155,14 @@ func yes(b bool) *bool { return &b }
 // the URL of whatever binding.
 func (b cards) interfaces(ctx context.Context, id string) []*a2av1.AgentInterface {
 	of := map[string]*a2av1.AgentInterface{}
-	if at := b.s.interfaces.GRPC; at != "" {
+	if at := b.s.Address; at != "" {
 		of[BindingGRPC] = &a2av1.AgentInterface{Url: at, Tenant: id}
 	}
-	if at := cmp.Or(baseOf(ctx), b.s.interfaces.HTTP); at != "" {
+	if at := cmp.Or(baseOf(ctx), b.s.BaseURL); at != "" {
 		of[BindingJSONRPC] = &a2av1.AgentInterface{Url: at + "/" + id + "/rpc"}
 		of[BindingHTTPJSON] = &a2av1.AgentInterface{Url: at + "/" + id}
 	}
-	shown := b.s.interfaces.Shown
+	shown := b.s.GetCard().GetInterfaces()
 	if len(shown) == 0 {
 		shown = Bindings()
 	}

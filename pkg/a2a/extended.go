@@ -81,7 +81,7 @@ func ExtendedCardNotConfigured(id string) error {
 type baseKey struct{}
 
 // WithBase returns a context for a call that reached the server under another base URL than that
-// in Interfaces. Cards returned to this call have that URL for the REST and JSON-RPC interfaces.
+// in the settings. Cards returned to this call have that URL for the REST and JSON-RPC interfaces.
 // An empty url changes nothing.
 func WithBase(ctx context.Context, url string) context.Context {
 	if url == "" {

@@ -19,6 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -355,7 +356,7 @@ func TestA_14_AnyReplica(t *testing.T) {
 	r := start(t, chatter("chatter", 300, begin))
 	id := r.send(t, ann(t), atOnce(message("chatter", "x"))).GetId()
 	r.until(t, id, working)
-	far := r.through(&lens{deaf: true}, a2a.Config{Streams: a2a.Streams{Poll: 5 * time.Millisecond}})
+	far := r.through(&lens{deaf: true}, a2a.Config{Poll: 5 * time.Millisecond})
 	updates := []iter.Seq2[feed.Update, error]{r.subscribe(t, id, 0), far.subscribe(t, id, 0), far.subscribe(t, id, 1)}
 	told := make([][]feed.Update, len(updates))
 	var wg sync.WaitGroup
@@ -641,7 +642,7 @@ func TestP10_EncodedOnce(t *testing.T) {
 
 func TestP10_LimitsOfStreams(t *testing.T) {
 	g := newGate("gate")
-	r := startWith(t, a2a.Config{Streams: a2a.Streams{PerTask: 2, PerOwner: 3}}, g, echo("echo"))
+	r := startWith(t, a2a.Config{Settings: settings.Of(&teamv1.ServerSettings{Streams: &teamv1.StreamSettings{PerTask: proto.Int32(2), PerCaller: proto.Int32(3)}})}, g, echo("echo"))
 	id := r.send(t, ann(t), atOnce(message("gate", "x"))).GetId()
 	<-g.entered
 	r.until(t, id, working)

@@ -68,7 +68,7 @@ func (h *Handler) usable(ctx context.Context) []string {
 
 // idOf returns the id of the agent that tenant names. An empty tenant means the default agent.
 func (h *Handler) idOf(ctx context.Context, tenant string) (string, error) {
-	if id := cmp.Or(tenant, h.settings.Load().defaultAgent); id != "" {
+	if id := cmp.Or(tenant, h.now().GetDefaultAgent()); id != "" {
 		return id, nil
 	}
 	if ids := h.c.Agents.IDs(); len(ids) == 1 {

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -85,12 +84,8 @@ type Config struct {
 	Approvals     Approvals
 	Conversations Conversations
 	Pushes        Pushes
-	// NoPush turns push notifications off, although Pushes is set.
-	NoPush bool
-	// CheckWebhook returns what is wrong with the URL of a webhook, in words that follow the name of
-	// a field. The URL uses http or https, has a host, no user and a valid port. If it is nil, every
-	// such URL is accepted.
-	CheckWebhook func(u *url.URL) error
+	// Settings are those in effect, which may be replaced; nil means the defaults.
+	Settings *settings.Live
 	// Admit returns an error if an owner may not begin another task: an *agent.Error for the caller, or an error of
 	// the store. It is not called for messages to existing tasks. If it is nil, every owner may.
 	Admit func(ctx context.Context, owner string) error
@@ -114,18 +109,8 @@ type Config struct {
 	// Wake tells the engine that the run of this root task has work to do. It may be called more
 	// often than necessary and must not block. Nil means that nothing is called.
 	Wake func(root string)
-	// DefaultAgent is the id of the agent for calls without a tenant. If it is empty, these calls
-	// go to the only agent; if there are several, they are rejected.
-	DefaultAgent string
-	// Interfaces holds the addresses for agent cards.
-	Interfaces Interfaces
 	// Version is the version of the program, for agent cards and records. The default is "dev".
 	Version string
-	// Security holds the security schemes for agent cards, by name. Nil means that cards have
-	// none.
-	Security map[string]*a2av1.SecurityScheme
-	// Sign adds signatures to a card. If it is nil, cards are not signed.
-	Sign func(*a2av1.AgentCard) error
 	// Extended returns the extended cards of an agent. The first one that is for the caller is
 	// used. If it is nil, there are no extended cards.
 	Extended func(id string) []ExtendedCard
@@ -134,30 +119,9 @@ type Config struct {
 	// CancelWait is the maximum time for which CancelTask, Stop, Pause and Resume wait for their
 	// effect. The default is 10 seconds.
 	CancelWait time.Duration
-	// Streams limits the open streams.
-	Streams Streams
-	// RequireTeamRun makes agent cards say that the team-run extension is required. The server
-	// then rejects calls without it; the Handler does not.
-	RequireTeamRun bool
-	// ForgetMessageIDs treats each message as new, even if a message with the same id was sent
-	// before. If it is false, a repeated message gets the answer of the first one. The keys of
-	// the Agent service are remembered in either case.
-	ForgetMessageIDs bool
-	// RefuseWhileWorking rejects messages to a task that does not wait for input. If it is false,
-	// they are recorded, and the agent reads them before its next decision.
-	RefuseWhileWorking bool
-}
-
-// Interfaces holds the addresses under which agents are reached, for agent cards.
-type Interfaces struct {
-	// HTTP is the base URL of REST and JSON-RPC, without a trailing slash. Empty means that they
-	// are not served.
-	HTTP string
-	// GRPC is the host:port of gRPC. Empty means that it is not served.
-	GRPC string
-	// Shown lists the bindings in agent cards, the preferred one first. Empty means those of
-	// Bindings.
-	Shown []string
+	// Poll is the interval at which a journal is read if no notification of new events arrives.
+	// The default is a minute.
+	Poll time.Duration
 }
 
 // ExtendedCard is what the card of an agent says in addition, to some callers.
@@ -176,7 +140,6 @@ type ExtendedCard struct {
 // error is internal and must not be shown to users. It is safe for concurrent use.
 type Handler struct {
 	c        Config
-	settings atomic.Pointer[settings]
 	journals journals
 	feeds    *feed.Feeds
 	streams  *streamLimiter
@@ -196,13 +159,27 @@ func NewHandler(c Config) *Handler {
 	if c.Version == "" {
 		c.Version = "dev"
 	}
-	c.Streams = c.Streams.withDefaults()
-	h := &Handler{c: c, journals: journals{c.Store, c.Streams.Poll}}
-	h.settings.Store(c.settings())
-	h.streams = &streamLimiter{limits: func() Streams { return h.settings.Load().streams }}
-	h.feeds = feed.New(feed.Config{Source: source{c.Store}, Memory: c.Memory, Poll: c.Streams.Poll, Closes: func(s a2av1.TaskState) bool { return h.settings.Load().streams.Close.at(s) }})
+	if c.Poll == 0 {
+		c.Poll = time.Minute
+	}
+	if c.Settings == nil {
+		c.Settings = settings.Of(nil)
+	}
+	h := &Handler{c: c, journals: journals{c.Store, c.Poll}}
+	h.streams = &streamLimiter{limits: func() *teamv1.StreamSettings { return h.now().GetStreams() }}
+	h.feeds = feed.New(feed.Config{Source: source{c.Store}, Memory: c.Memory, Poll: c.Poll, Closes: func(s a2av1.TaskState) bool { return closesAt(h.now().GetStreams().GetClose(), s) }})
 	return h
 }
+
+// now returns the settings that are in effect.
+func (h *Handler) now() *settings.Snapshot { return h.c.Settings.Load() }
+
+// pushes reports whether push notifications are supported.
+func (h *Handler) pushes() bool { return h.c.Pushes != nil && h.now().GetPush().GetEnabled() }
+
+// forgets reports whether each message is new, even if one with the same id was sent before. Otherwise a repeated message
+// gets the answer of the first one. The keys of the Agent service are remembered in either case.
+func (h *Handler) forgets() bool { return h.now().GetDeduplicate() == "off" }
 
 // resolve returns the agent that tenant names and its id. An empty tenant means the default
 // agent.

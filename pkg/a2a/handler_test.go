@@ -13,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -73,12 +74,12 @@ func TestSend(t *testing.T) {
 		}
 		only := start(t, echo("only"))
 		wantState(t, only.send(t, ann(t), message("", "hi")), completed)
-		chosen := startWith(t, a2a.Config{DefaultAgent: "two"}, echo("one"), failing("two", nil), echo("three"))
+		chosen := startWith(t, a2a.Config{Settings: settings.Of(&teamv1.ServerSettings{DefaultAgent: "two"})}, echo("one"), failing("two", nil), echo("three"))
 		wantState(t, chosen.send(t, ann(t), message("", "hi")), completed)
 	})
 	t.Run("a call that names its agent does not list all of them", func(t *testing.T) {
 		agents := &listed{Agents: start(t, echo("one"), echo("two")).agents}
-		h := a2a.NewHandler(a2a.Config{Agents: agents, Store: memory.New(memory.Config{}), DefaultAgent: "two"})
+		h := a2a.NewHandler(a2a.Config{Agents: agents, Store: memory.New(memory.Config{}), Settings: settings.Of(&teamv1.ServerSettings{DefaultAgent: "two"})})
 		for _, id := range []string{"one", ""} {
 			if _, err := h.SendMessage(ann(t), atOnce(message(id, "hi"))); err != nil {
 				t.Fatal(err)

@@ -96,14 +96,14 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest, wai
 func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Caller, *send, error) {
 	var c checker
 	c.send(req)
-	push, now := req.GetConfiguration().GetTaskPushNotificationConfig(), h.settings.Load()
-	if push != nil && now.pushes {
-		c.inlinePush(req, push, now.checkWebhook)
+	push, supported := req.GetConfiguration().GetTaskPushNotificationConfig(), h.pushes()
+	if push != nil && supported {
+		c.inlinePush(req, push, h.now().CheckWebhook)
 	}
 	if err := c.Err(); err != nil {
 		return Caller{}, nil, err
 	}
-	if push != nil && !now.pushes {
+	if push != nil && !supported {
 		return Caller{}, nil, PushNotificationNotSupported()
 	}
 	who, err := Authenticated(ctx)
@@ -123,7 +123,7 @@ func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (C
 			Transfers: transfersOf(req.GetMessage()),
 		},
 	}
-	if h.c.ForgetMessageIDs {
+	if h.forgets() {
 		s.key = ""
 	}
 	if run.GetDelegationId() != "" && s.question == "" {
@@ -327,7 +327,7 @@ func (h *Handler) followUp(ctx context.Context, who Caller, s *send) (sent, erro
 		in = &teamv1.Inbound{Scope: scope, Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}
 	} else if err != nil {
 		return sent{}, err
-	} else if in.GetReceived() != nil && h.settings.Load().refuseWhileWorking {
+	} else if in.GetReceived() != nil && h.now().GetProtocol().GetRefuseWhileWorking() {
 		return sent{}, UnsupportedOperation("task %q is working, and this server accepts no messages for working tasks; wait until it asks for input or ends", id)
 	}
 	if err := h.admitGrant(ctx, who.Owner(), in); err != nil {

@@ -48,7 +48,7 @@ func TestSend_APanicOfTheStoreLeavesNoWatch(t *testing.T) {
 }
 
 // A store whose channel for a task that does not exist yet never receives delays the answer by about a second, not by the
-// minute of Streams.Poll.
+// minute of Config.Poll.
 func TestA_09_AStoreThatSendsNoWakeUp(t *testing.T) {
 	r := start(t, echo("echo"))
 	ctx, cancel := context.WithTimeout(ann(t), 30*time.Second)

@@ -126,7 +126,7 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest,
 			Collaboration: req.GetBrief(),
 		},
 	}
-	if s.key == "" && !h.c.ForgetMessageIDs {
+	if s.key == "" && !h.forgets() {
 		s.key = m.GetMessageId()
 	}
 	return h.put(ctx, who, s)

@@ -9,9 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -235,7 +237,7 @@ func TestProcessStream(t *testing.T) {
 
 func TestP10_LimitsOfProcessStreams(t *testing.T) {
 	g := newGate("gate")
-	r := startWith(t, a2a.Config{Streams: a2a.Streams{PerTask: 2, PerOwner: 3}}, g, echo("echo"))
+	r := startWith(t, a2a.Config{Settings: settings.Of(&teamv1.ServerSettings{Streams: &teamv1.StreamSettings{PerTask: proto.Int32(2), PerCaller: proto.Int32(3)}})}, g, echo("echo"))
 	first, other, third := call("gate", "x"), call("gate", "y"), call("gate", "z")
 	ctx, leave := context.WithCancel(ann(t))
 	var stops []func()
@@ -347,7 +349,9 @@ func TestCard(t *testing.T) {
 	skilled := echo("skilled")
 	skilled.Name, skilled.Description = "Skilled", "Knows things."
 	skilled.Skills = []*teamv1.Skill{{Id: "search", Name: "Search", Description: "Finds.", Tags: []string{"web"}}, {Id: "bare"}}
-	r := startWith(t, a2a.Config{Interfaces: a2a.Interfaces{HTTP: "https://agents.example.com", GRPC: "agents.example.com:443"}}, echo("plain"), skilled)
+	live := settings.Of(nil)
+	live.Store(&settings.Snapshot{ServerSettings: live.Load().ServerSettings, BaseURL: "https://agents.example.com", Address: "agents.example.com:443"})
+	r := startWith(t, a2a.Config{Settings: live}, echo("plain"), skilled)
 	r.newTeamOf(t, team.Config{ID: "both", Mode: "workflow", Scheduler: through("plain", "skilled")}, "plain", "skilled")
 	r.newTeamOf(t, team.Config{ID: "bare", Mode: "workflow", Scheduler: through("plain")}, "plain")
 	card := func(t *testing.T, id string) *a2av1.AgentCard {

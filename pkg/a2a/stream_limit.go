@@ -7,70 +7,29 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Streams limits the number of open streams, and says when streams check for events and end.
-type Streams struct {
-	// PerTask is the maximum number of open streams of a task, including those of its
-	// delegations. The default is 64.
-	PerTask int
-	// PerOwner is the maximum number of open streams of an owner. The default is 1000.
-	PerOwner int
-	// Poll is the interval at which a journal is read if no notification of new events arrives.
-	// The default is a minute.
-	Poll time.Duration
-	// Close says in which states a stream ends before the task does. The default is CloseAtInput.
-	Close StreamClose
-}
-
-// StreamClose says in which non-final states of a task its streams end. A2A 1.0 is ambiguous about
-// this; compare sections 3.1.2, 3.1.6 and 7.6.1.
-type StreamClose int
-
-// The rules for ending streams.
-const (
-	// CloseAtInput ends streams when the task is in the state INPUT_REQUIRED. In the state
-	// AUTH_REQUIRED they stay open, because the task may continue without a message from the
-	// client.
-	CloseAtInput StreamClose = iota
-	// CloseAtInterrupt ends streams when the task is in the state INPUT_REQUIRED or AUTH_REQUIRED.
-	CloseAtInterrupt
-	// CloseAtEnd ends streams only when the task has ended.
-	CloseAtEnd
-)
-
-// at reports whether streams end in the state s, which must not be a final one.
-func (c StreamClose) at(s a2av1.TaskState) bool {
-	switch c {
-	case CloseAtInput:
-		return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
-	case CloseAtInterrupt:
+// closesAt reports whether streams of a task end in a state that is not final. A2A 1.0 is ambiguous about this; compare
+// sections 3.1.2, 3.1.6 and 7.6.1. By default they stay open in the state AUTH_REQUIRED, because the task may continue
+// without a message from the client.
+func closesAt(rule teamv1.StreamClose_Value, s a2av1.TaskState) bool {
+	switch rule {
+	case teamv1.StreamClose_END:
+		return false
+	case teamv1.StreamClose_INTERRUPTED:
 		return taskstate.Interrupted(s)
-	case CloseAtEnd:
+	case teamv1.StreamClose_DEFAULT_CLOSE, teamv1.StreamClose_INPUT_REQUIRED:
 	}
-	return false
-}
-
-// withDefaults returns s with the defaults for fields that are 0.
-func (s Streams) withDefaults() Streams {
-	if s.PerTask == 0 {
-		s.PerTask = 64
-	}
-	if s.PerOwner == 0 {
-		s.PerOwner = 1000
-	}
-	if s.Poll == 0 {
-		s.Poll = time.Minute
-	}
-	return s
+	return s == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
 }
 
 // streamLimiter limits the number of open streams per owner and per root task or team. It is safe
 // for concurrent use.
 type streamLimiter struct {
-	limits func() Streams // PerTask and PerOwner are not 0
+	limits func() *teamv1.StreamSettings
 
 	mu   sync.Mutex
 	open map[Key]int // the key of an owner has an empty ID; guarded by mu
@@ -117,7 +76,7 @@ func (s *streamSlot) release() {
 // open streams. The caller must release the slot.
 func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 	s := &streamSlot{limiter: l}
-	limit := l.limits().PerOwner
+	limit := int(l.limits().GetPerCaller())
 	if s.acquire(Key{Owner: owner}, limit) {
 		return s, nil
 	}
@@ -129,7 +88,7 @@ func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 // acquireTask also counts the stream for the root task of k.
 func (s *streamSlot) acquireTask(k Key) error {
 	k.ID, _ = agent.SplitTask(k.ID)
-	limit := s.limiter.limits().PerTask
+	limit := int(s.limiter.limits().GetPerTask())
 	if s.acquire(k, limit) {
 		return nil
 	}
@@ -138,7 +97,7 @@ func (s *streamSlot) acquireTask(k Key) error {
 
 // acquireTeam also counts the stream for a team.
 func (s *streamSlot) acquireTeam(owner, team string) error {
-	limit := s.limiter.limits().PerTask
+	limit := int(s.limiter.limits().GetPerTask())
 	if s.acquire(Key{owner, "team/" + team}, limit) { // no task has such an ID
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -174,20 +175,20 @@ func TestA_09_WhereStreamsClose(t *testing.T) {
 	const auth = a2av1.TaskState_TASK_STATE_AUTH_REQUIRED
 	for _, c := range []struct {
 		name  string
-		rule  a2a.StreamClose
+		rule  teamv1.StreamClose_Value
 		agent string
 		asks  a2av1.TaskState
 		end   a2av1.TaskState // at which the stream of the first message is closed
 	}{
-		{"by default where it asks for input", a2a.CloseAtInput, "ask", inputRequired, inputRequired},
-		{"by default not where it wants authentication", a2a.CloseAtInput, "auth", auth, completed},
-		{"at every interruption: input", a2a.CloseAtInterrupt, "ask", inputRequired, inputRequired},
-		{"at every interruption: authentication", a2a.CloseAtInterrupt, "auth", auth, auth},
-		{"at the end alone: input", a2a.CloseAtEnd, "ask", inputRequired, completed},
-		{"at the end alone: authentication", a2a.CloseAtEnd, "auth", auth, completed},
+		{"by default where it asks for input", teamv1.StreamClose_DEFAULT_CLOSE, "ask", inputRequired, inputRequired},
+		{"by default not where it wants authentication", teamv1.StreamClose_DEFAULT_CLOSE, "auth", auth, completed},
+		{"at every interruption: input", teamv1.StreamClose_INTERRUPTED, "ask", inputRequired, inputRequired},
+		{"at every interruption: authentication", teamv1.StreamClose_INTERRUPTED, "auth", auth, auth},
+		{"at the end alone: input", teamv1.StreamClose_END, "ask", inputRequired, completed},
+		{"at the end alone: authentication", teamv1.StreamClose_END, "auth", auth, completed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := startWith(t, a2a.Config{Streams: a2a.Streams{Close: c.rule}}, script(t, "ask", ask("who?")), authAgent{id: "auth"})
+			r := startWith(t, a2a.Config{Settings: settings.Of(&teamv1.ServerSettings{Streams: &teamv1.StreamSettings{Close: c.rule}})}, script(t, "ask", ask("who?")), authAgent{id: "auth"})
 			v, told := &view{}, 0
 			for u, err := range r.stream(t, message(c.agent, "x")) {
 				if err != nil {
@@ -311,7 +312,7 @@ func TestSubscribe(t *testing.T) {
 	})
 	t.Run("A-08 a hundred readers are told the same, and one that does not read holds up nobody", func(t *testing.T) {
 		begin := make(chan struct{})
-		r := startWith(t, a2a.Config{Streams: a2a.Streams{PerTask: 200}}, chatter("chatter", 200, begin))
+		r := startWith(t, a2a.Config{Settings: settings.Of(&teamv1.ServerSettings{Streams: &teamv1.StreamSettings{PerTask: proto.Int32(200)}})}, chatter("chatter", 200, begin))
 		id := r.send(t, ann(t), atOnce(message("chatter", "x"))).GetId()
 		r.until(t, id, working)
 		next, stop := iter.Pull2(r.subscribe(t, id, 0)) // never reads on

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -14,10 +15,10 @@ import (
 // harbour serves an agent at a URL until stop is called.
 func harbour() (url string, stop func()) {
 	s, err := server.New(server.Config{
-		HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0",
 		Agent: &agent.Func{ID: "harbour", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
 			return agent.NewMessage("You asked " + agent.Text(m)), nil
 		}},
+		Settings: &teamv1.ServerSettings{Http: "127.0.0.1:0", Grpc: "127.0.0.1:0"},
 	})
 	if err != nil {
 		panic(err)

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -60,8 +59,8 @@ func trusted(t *testing.T, target rig.Target) *cardsign.Trust {
 
 // A card of a server with API keys, over a real socket, and its keys.
 func TestA_10_SignedCard(t *testing.T) {
-	keys := []server.APIKey{rig.Key("acme", "ann")}
-	target := serve(t, server.Config{Keys: keys, CardKeys: []server.CardKey{cardKey(t, "one"), cardKey(t, "two")}, PublicURL: "https://team.example"}, upper())
+	keys := []*teamv1.ApiKey{rig.Key("acme", "ann")}
+	target := serve(t, server.Config{CardKeys: []server.CardKey{cardKey(t, "one"), cardKey(t, "two")}, Settings: &teamv1.ServerSettings{Auth: rig.Auth(keys...), PublicUrl: "https://team.example"}}, upper())
 	card, _, err := rig.PublicCard(t.Context(), target, "upper")
 	if err != nil {
 		t.Fatal(err)
@@ -145,10 +144,10 @@ func cached(t *testing.T, target rig.Target, path string) {
 
 // Where cards are reached: what a trusted proxy says, of a call that it passed on.
 func TestA_10_CardsBehindAProxy(t *testing.T) {
-	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	behind := serve(t, server.Config{TrustedProxies: loopback}, upper())
-	alone := serve(t, server.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, upper())
-	public := serve(t, server.Config{TrustedProxies: loopback, PublicURL: "https://public.example"}, upper())
+	loopback := []string{"127.0.0.0/8"}
+	behind := serve(t, server.Config{Settings: &teamv1.ServerSettings{TrustedProxies: loopback}}, upper())
+	alone := serve(t, server.Config{Settings: &teamv1.ServerSettings{TrustedProxies: []string{"10.0.0.0/8"}}}, upper())
+	public := serve(t, server.Config{Settings: &teamv1.ServerSettings{TrustedProxies: loopback, PublicUrl: "https://public.example"}}, upper())
 	all := map[string]string{"X-Forwarded-Proto": "https", "X-Forwarded-Host": "team.example", "X-Forwarded-Prefix": "/teams/"}
 	for name, c := range map[string]struct {
 		target  rig.Target
@@ -194,7 +193,6 @@ func TestA_10_CardsBehindAProxy(t *testing.T) {
 // An extended card for each identity, and its three errors, on every binding.
 func TestA_10_T_12_ExtendedCard(t *testing.T) {
 	target := serve(t, server.Config{
-		Keys: []server.APIKey{rig.Key("acme", "ann"), rig.Key("acme", "bob"), rig.Key("other", "eve")},
 		ExtendedCards: func(id string) []a2a.ExtendedCard {
 			if id != "upper" {
 				return nil
@@ -204,6 +202,7 @@ func TestA_10_T_12_ExtendedCard(t *testing.T) {
 				{For: []string{"acme"}, Skills: []*teamv1.Skill{{Id: "shout"}}},
 			}
 		},
+		Settings: rig.Keys(rig.Key("acme", "ann"), rig.Key("acme", "bob"), rig.Key("other", "eve")),
 	}, upper(), gated(nil))
 	for id, want := range map[string]bool{"upper": true, "gated": false} {
 		card, _, err := rig.PublicCard(t.Context(), target, id)

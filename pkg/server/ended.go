@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,20 +14,9 @@ import (
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/halt"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
-)
-
-// EndedRights says what becomes of tasks whose owners may no longer call.
-type EndedRights int
-
-const (
-	// ParkTasks pauses the tasks until their owner may call again. It is the default.
-	ParkTasks EndedRights = iota
-	// CancelTasks cancels the tasks.
-	CancelTasks
-	// ContinueTasks lets the tasks continue.
-	ContinueTasks
 )
 
 const (
@@ -44,12 +32,12 @@ const (
 // ender halts the tasks of owners whose rights have ended, and ends these halts when the owners have
 // rights again or no unfinished tasks. A nil *ender does nothing.
 type ender struct {
-	auth   *auth.Server
-	store  Store
-	rights atomic.Int32 // an EndedRights
-	log    *zap.Logger
-	every  time.Duration
-	owners map[string]*endedOwner // whose rights have ended, or whose tasks the server halts; only run uses it
+	auth     *auth.Server
+	settings *settings.Live
+	store    Store
+	log      *zap.Logger
+	every    time.Duration
+	owners   map[string]*endedOwner // whose rights have ended, or whose tasks the server halts; only run uses it
 }
 
 // endedOwner is what is known of an owner.
@@ -67,20 +55,11 @@ type endedOwner struct {
 }
 
 // newEnder returns nil if every caller is accepted.
-func newEnder(c *Config, by *auth.Server) *ender {
+func newEnder(c *Config, live *settings.Live, by *auth.Server) *ender {
 	if by == nil {
 		return nil
 	}
-	e := &ender{auth: by, store: c.Store, log: c.Log.Named("auth"), every: endEvery, owners: map[string]*endedOwner{}}
-	e.reload(c.EndedRights)
-	return e
-}
-
-// reload replaces what becomes of the tasks. Halts in force stay so if tasks continue from now on.
-func (e *ender) reload(to EndedRights) {
-	if e != nil {
-		e.rights.Store(int32(to)) //nolint:gosec // one of three
-	}
+	return &ender{auth: by, settings: live, store: c.Store, log: c.Log.Named("auth"), every: endEvery, owners: map[string]*endedOwner{}}
 }
 
 // run compares rights with tasks until ctx ends.
@@ -105,8 +84,8 @@ func (e *ender) run(ctx context.Context) {
 // compare halts and resumes owners. Replicas do the same at the same time; the first one that changes a
 // halt decides.
 func (e *ender) compare(ctx context.Context) error {
-	rights := EndedRights(e.rights.Load())
-	if rights == ContinueTasks {
+	rights := e.settings.Load().GetAuth().GetEnded()
+	if rights == teamv1.EndedRights_CONTINUE { // halts in force stay so
 		clear(e.owners)
 		return nil
 	}
@@ -135,7 +114,7 @@ func (e *ender) compare(ctx context.Context) error {
 	}
 	var failed []error
 	for _, owner := range slices.Sorted(maps.Keys(e.owners)) {
-		failed = append(failed, e.decide(ctx, owner, halts[owner], rights != CancelTasks))
+		failed = append(failed, e.decide(ctx, owner, halts[owner], rights != teamv1.EndedRights_CANCEL))
 	}
 	return errors.Join(failed...)
 }

@@ -17,6 +17,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -45,22 +46,23 @@ func (s *sharedStore) Keys(ctx context.Context) ([]auth.StoredKey, error) {
 }
 
 // replica returns the ender of a replica with a key of acme/bob that ends, and one of another owner.
-func replica(t *testing.T, s *sharedStore, bob time.Time, rights EndedRights) *ender {
+func replica(t *testing.T, s *sharedStore, bob time.Time, rights teamv1.EndedRights_Value) *ender {
 	t.Helper()
-	key := func(name string) APIKey {
+	key := func(name string) *teamv1.ApiKey {
 		sum := sha256.Sum256([]byte(name))
-		return APIKey{Name: name, Account: "acme", SHA256: hex.EncodeToString(sum[:])}
+		return &teamv1.ApiKey{Name: name, Account: "acme", Sha256: hex.EncodeToString(sum[:])}
 	}
-	keys := []APIKey{key("ann")}
+	keys := []*teamv1.ApiKey{key("ann")}
 	if !bob.IsZero() {
 		keys = append(keys, key("bob"))
-		keys[1].Expires = bob
+		keys[1].Expires = bob.Format(time.RFC3339Nano)
 	}
-	by, err := auth.New(auth.Config{Keys: keys, Store: s, Clock: s.Now})
+	accept := &teamv1.AuthConfig{ApiKeys: keys, Ended: rights}
+	by, err := auth.New(auth.Config{Accept: accept, Store: s, Clock: s.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := newEnder(&Config{Store: s, EndedRights: rights, Log: zap.NewNop()}, by)
+	e := newEnder(&Config{Store: s, Log: zap.NewNop()}, settings.Of(&teamv1.ServerSettings{Auth: accept}), by)
 	e.see(t)
 	return e
 }
@@ -118,7 +120,7 @@ func (s *sharedStore) actions(t *testing.T) (list []string) {
 func TestT_11_ReplicasDisagree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sharedStore{Store: memory.New(memory.Config{})}
-		before, after := replica(t, s, time.Now().Add(-time.Hour), CancelTasks), replica(t, s, time.Now().Add(time.Hour), CancelTasks)
+		before, after := replica(t, s, time.Now().Add(-time.Hour), teamv1.EndedRights_CANCEL), replica(t, s, time.Now().Add(time.Hour), teamv1.EndedRights_CANCEL)
 		before.looks(t, 0)
 		first := s.halted(t)
 		if !first.GetPause() {
@@ -160,7 +162,7 @@ func TestT_11_CancelIsConfirmed(t *testing.T) {
 					}
 					expired = time.Time{}
 				}
-				e := replica(t, s, expired, CancelTasks)
+				e := replica(t, s, expired, teamv1.EndedRights_CANCEL)
 				e.looks(t, 0)
 				e.looks(t, testLease-time.Second)
 				if h := s.halted(t); !h.GetPause() {
@@ -180,7 +182,7 @@ func TestT_11_CancelIsConfirmed(t *testing.T) {
 func TestT_11_PersonsHalts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sharedStore{Store: memory.New(memory.Config{})}
-		e := replica(t, s, time.Now().Add(-time.Hour), ParkTasks)
+		e := replica(t, s, time.Now().Add(-time.Hour), teamv1.EndedRights_PARK)
 		byHand := &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_OWNER, Name: "acme/bob", Reason: "abuse", By: "acme/root"}
 		if err := s.Halt(t.Context(), byHand, nil); err != nil {
 			t.Fatal(err)
@@ -220,7 +222,7 @@ func TestT_11_PersonsHalts(t *testing.T) {
 func TestT_11_StaleKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sharedStore{Store: memory.New(memory.Config{})}
-		e := replica(t, s, time.Now().Add(time.Second), ParkTasks)
+		e := replica(t, s, time.Now().Add(time.Second), teamv1.EndedRights_PARK)
 		s.keys = errors.New("no connection")
 		e.looks(t, time.Minute)
 		if h := s.halted(t); h != nil {
@@ -246,7 +248,7 @@ func (s *idleStore) Runs(context.Context, string, a2a.RunFilter) ([]a2a.RunMark,
 func TestT_11_IdleOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &idleStore{sharedStore{Store: memory.New(memory.Config{})}}
-		e := replica(t, &s.sharedStore, time.Now().Add(-time.Hour), ParkTasks)
+		e := replica(t, &s.sharedStore, time.Now().Add(-time.Hour), teamv1.EndedRights_PARK)
 		e.store = s
 		for range 100 {
 			e.looks(t, endEvery)
@@ -270,7 +272,7 @@ func TestT_11_ManyOwnersOfTokens(t *testing.T) {
 		if err := s.PutRights(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
-		e := replica(t, s, time.Time{}, ParkTasks)
+		e := replica(t, s, time.Time{}, teamv1.EndedRights_PARK)
 		e.looks(t, time.Second)
 		if len(e.owners) > 0 || s.queries > 0 {
 			t.Errorf("%d owners are kept, after %d queries of tasks", len(e.owners), s.queries)
@@ -285,19 +287,4 @@ func TestT_11_ManyOwnersOfTokens(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestT_6_CardsSayHowToSignIn: cards have a scheme for each way to sign in.
-func TestT_6_CardsSayHowToSignIn(t *testing.T) {
-	got := security(&Config{Clients: []CertificateClient{{}}, Issuers: []Issuer{{Name: "corp", URL: "https://id.example/"}, {Name: "old", URL: "x", JWKSURL: "y"}}})
-	if len(got) != 3 || got["mtls"].GetMtlsSecurityScheme() == nil || got["old"].GetHttpAuthSecurityScheme().GetBearerFormat() != "JWT" ||
-		got["corp"].GetOpenIdConnectSecurityScheme().GetOpenIdConnectUrl() != "https://id.example/.well-known/openid-configuration" {
-		t.Errorf("schemes %v", got)
-	}
-	if got := security(&Config{Keys: []APIKey{{}}}); len(got) != 1 || got["apiKey"].GetHttpAuthSecurityScheme() == nil {
-		t.Errorf("schemes with API keys: %v", got)
-	}
-	if got := security(&Config{}); len(got) != 0 {
-		t.Errorf("schemes without authentication: %v", got)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
@@ -88,7 +90,7 @@ func Example() {
 	_ = agents.Register("writer", worker("writer", func(s string) string { return "An essay on " + s + "." }))
 	newsroom := pipeline(agents, "newsroom", "researcher", "writer")
 
-	s := must(server.New(server.Config{Agent: newsroom, GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"}))
+	s := must(server.New(server.Config{Agent: newsroom, Settings: &teamv1.ServerSettings{Grpc: "127.0.0.1:0", Http: "127.0.0.1:0"}}))
 	stop := background(s) // or s.Serve(ctx)
 	defer stop()
 
@@ -106,7 +108,7 @@ func Example_nested() {
 	_ = agents.Register("newsroom", pipeline(agents, "newsroom", "researcher", "writer"))
 	company := pipeline(agents, "company", "newsroom", "printer")
 
-	s := must(server.New(server.Config{Agent: company, GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"}))
+	s := must(server.New(server.Config{Agent: company, Settings: &teamv1.ServerSettings{Grpc: "127.0.0.1:0", Http: "127.0.0.1:0"}}))
 	defer background(s)()
 
 	fmt.Println(send(s.Addrs().URL, "company", "1", "tides"))
@@ -122,7 +124,7 @@ func Example_severalTeams() {
 	_ = agents.Register("letters", pipeline(agents, "letters", "writer"))
 	_ = agents.Register("posters", pipeline(agents, "posters", "writer", "loud"))
 
-	s := must(server.New(server.Config{Agents: agents, GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0"}))
+	s := must(server.New(server.Config{Agents: agents, Settings: &teamv1.ServerSettings{Grpc: "127.0.0.1:0", Http: "127.0.0.1:0"}}))
 	defer background(s)()
 
 	fmt.Println(send(s.Addrs().URL, "letters", "1", "tides"))
@@ -142,7 +144,7 @@ func ExampleOpenStore() {
 
 	for range 2 {
 		kept := must(server.OpenStore(context.Background(), "sqlite:"+filepath.Join(dir, "team.db"), server.StoreConfig{}))
-		s := must(server.New(server.Config{Agent: counter, Store: kept, GRPC: server.NoListener, HTTP: "127.0.0.1:0"}))
+		s := must(server.New(server.Config{Agent: counter, Store: kept, Settings: &teamv1.ServerSettings{Grpc: "off", Http: "127.0.0.1:0"}}))
 		stop := background(s)
 		fmt.Println(send(s.Addrs().URL, "counter", "message-1", "tides"))
 		stop()
@@ -155,7 +157,7 @@ func ExampleOpenStore() {
 
 // A client over JSON-RPC, with nothing but net/http.
 func Example_jsonRPC() {
-	s := must(server.New(server.Config{Agent: worker("loud", strings.ToUpper), GRPC: server.NoListener, HTTP: "127.0.0.1:0"}))
+	s := must(server.New(server.Config{Agent: worker("loud", strings.ToUpper), Settings: &teamv1.ServerSettings{Grpc: "off", Http: "127.0.0.1:0"}}))
 	defer background(s)()
 
 	request := []byte(`{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {
@@ -176,7 +178,7 @@ func Example_jsonRPC() {
 
 // A client over gRPC, with the generated code.
 func Example_gRPC() {
-	s := must(server.New(server.Config{Agent: worker("loud", strings.ToUpper), GRPC: "127.0.0.1:0", HTTP: server.NoListener}))
+	s := must(server.New(server.Config{Agent: worker("loud", strings.ToUpper), Listeners: server.Listeners{GRPC: must(net.Listen("tcp", "127.0.0.1:0"))}})) //nolint:noctx // an example
 	defer background(s)()
 
 	conn := must(grpc.NewClient(s.Addrs().GRPC, grpc.WithTransportCredentials(insecure.NewCredentials())))

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+
+	"github.com/agentteams/team-server/internal/settings"
 )
 
 func addrs(l Listeners, secure bool) Addrs {
@@ -54,20 +56,27 @@ func reachable(a net.Addr) string {
 	return net.JoinHostPort(name, port)
 }
 
-func listen(grpc, http string) (l Listeners, err error) {
-	if l.GRPC, err = listenOn(grpc); err != nil {
-		return l, err
+// listen returns the listeners of a server.
+func (c *Config) listen() (l Listeners, err error) {
+	if c.Listeners != (Listeners{}) {
+		return c.Listeners, nil
 	}
-	if l.HTTP, err = listenOn(http); err != nil {
+	with, err := settings.New(c.Settings, "", "")
+	if err != nil {
+		return l, fmt.Errorf("server.Config.Settings: %w", err)
+	}
+	if with.GetGrpc() != "off" {
+		if l.GRPC, err = listenOn(with.GetGrpc()); err != nil {
+			return l, err
+		}
+	}
+	if l.HTTP, err = listenOn(with.GetHttp()); err != nil {
 		return l, errors.Join(err, closeAll(l))
 	}
 	return l, nil
 }
 
 func listenOn(address string) (net.Listener, error) {
-	if address == NoListener {
-		return nil, nil
-	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", address, err)

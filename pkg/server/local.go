@@ -12,18 +12,18 @@ import (
 // bindings. Serve may be called once.
 type Local struct{ core }
 
-// NewLocal returns a Local, which runs tasks once Serve is called. It ignores the fields of
-// Config about listeners, callers and cards. The error says what is wrong with the
+// NewLocal returns a Local, which runs tasks once Serve is called. It ignores listeners
+// and the settings about callers and cards. The error says what is wrong with the
 // configuration.
 func NewLocal(c Config) (*Local, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	sign, err := signing(&c)
+	now, err := c.snapshot(Addrs{})
 	if err != nil {
 		return nil, err
 	}
-	k, err := newCore(&c, Addrs{}, sign)
+	k, err := newCore(&c, now)
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
-	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
@@ -13,11 +13,11 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/auth"
-	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -25,27 +25,20 @@ import (
 
 // notifier delivers push notifications.
 type notifier struct {
-	config  push.Config
-	out     *egress.Dialer
-	now     atomic.Pointer[pushSettings]
-	changed chan struct{} // holds one signal: now has changed
+	config   push.Config
+	settings *settings.Live
+	out      *egress.Dialer
+	changed  chan struct{} // holds one signal: the settings have changed
 }
 
-// pushSettings are the settings of a notifier. They are not modified.
-type pushSettings struct {
-	off  bool
-	base string           // the URL at which REST is served
-	sign *cardsign.Signer // nil: notifications are not signed
-}
-
-// newNotifier returns a notifier, which needs settings before it serves.
-func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard, measure *metrics.Pushes, traces *tracing.Pushes) (*notifier, error) {
-	out, err := egress.New(egress.Config{Allow: guard.Allow})
+// newNotifier returns a notifier.
+func newNotifier(c *Config, live *settings.Live, h *a2a.Handler, by *auth.Server, measure *metrics.Pushes, traces *tracing.Pushes) (*notifier, error) {
+	out, err := egress.New(egress.Config{Allow: func(ctx context.Context, addr netip.AddrPort) error { return live.Load().Guard.Allow(ctx, addr) }})
 	if err != nil {
 		return nil, fmt.Errorf("push notifications: %w", err)
 	}
-	t := &notifier{out: out, changed: make(chan struct{}, 1)}
-	base := func() string { return t.now.Load().base }
+	t := &notifier{settings: live, out: out, changed: make(chan struct{}, 1)}
+	base := func() string { return live.Load().BaseURL }
 	t.config = push.Config{
 		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: by.Holds, Old: oldBody(c.Store, base),
 		Encode: func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base())) },
@@ -54,9 +47,8 @@ func newNotifier(c *Config, h *a2a.Handler, by *auth.Server, guard *egress.Guard
 	return t, nil
 }
 
-// reload replaces the settings. at are the addresses in cards.
-func (t *notifier) reload(c *Config, at Addrs, sign *cardsign.Signer) {
-	t.now.Store(&pushSettings{off: c.NoPush, base: at.URL, sign: sign})
+// reloaded applies other settings.
+func (t *notifier) reloaded() {
 	t.out.Close() // idle connections may lead to addresses that are not allowed any more
 	select {
 	case t.changed <- struct{}{}:
@@ -66,23 +58,26 @@ func (t *notifier) reload(c *Config, at Addrs, sign *cardsign.Signer) {
 
 // sign returns the signatures of a notification, none if notifications are not signed.
 func (t *notifier) sign(payload []byte, url string) ([]string, error) {
-	if sign := t.now.Load().sign; sign != nil {
+	if sign := t.settings.Load().Signer; sign != nil {
 		return sign.SignNotification(payload, url)
 	}
 	return nil, nil
 }
 
+// off reports whether push notifications are turned off.
+func (t *notifier) off() bool { return !t.settings.Load().GetPush().GetEnabled() }
+
 // serve delivers notifications until ctx ends, except while they are turned off.
 func (t *notifier) serve(ctx context.Context) {
 	defer t.out.Close()
 	for ctx.Err() == nil {
-		off := t.now.Load().off
+		off := t.off()
 		serving, stop := context.WithCancel(ctx)
 		var delivering sync.WaitGroup
 		if !off {
 			delivering.Go(func() { push.New(t.config).Serve(serving) })
 		}
-		for ctx.Err() == nil && t.now.Load().off == off {
+		for ctx.Err() == nil && t.off() == off {
 			select {
 			case <-t.changed:
 			case <-ctx.Done():

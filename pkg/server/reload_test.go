@@ -7,6 +7,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -36,7 +40,7 @@ func serving(t *testing.T, config server.Config) *server.TeamServer {
 // TestReload: a Go program changes keys and other settings of a server that runs. A configuration that is wrong
 // changes nothing, and the error says what is wrong.
 func TestReload(t *testing.T) {
-	config := server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agent: upper(), Keys: []server.APIKey{rig.Key("acme", "ann")}}
+	config := server.Config{Agent: upper(), Settings: &teamv1.ServerSettings{Auth: rig.Auth(rig.Key("acme", "ann")), Grpc: "127.0.0.1:0", Http: "127.0.0.1:0"}}
 	s := serving(t, config)
 	target := rig.Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
 	ann, bob := rig.Clients(t, target.As("acme", "ann")), rig.Clients(t, target.As("acme", "bob"))
@@ -57,22 +61,28 @@ func TestReload(t *testing.T) {
 		}
 	}
 	check("at first", true, false)
-	for want, change := range map[string]func(*server.Config){
-		"neither begin nor cease to authenticate": func(c *server.Config) { c.Keys = nil },
-		"sha256 must be 64 hex digits":            func(c *server.Config) { c.Keys = []server.APIKey{{Name: "bob", SHA256: "x"}} },
-		"CardInterfaces":                          func(c *server.Config) { c.CardInterfaces = []string{"SOAP"} },
-		"server.Config.Egress":                    func(c *server.Config) { c.Egress = []string{"10.0.0.1/8"} },
-		`server.Config.Accounts["acme"]`:          func(c *server.Config) { c.Accounts = map[string]*teamv1.AccountLimits{"acme": {}} },
+	for want, change := range map[string]func(*teamv1.ServerSettings){
+		"neither begin nor cease to authenticate": func(s *teamv1.ServerSettings) { s.Auth = nil },
+		"server.Config.Settings: auth.api_keys[0].sha256: sha256 must be the key's SHA-256": func(s *teamv1.ServerSettings) {
+			s.Auth = rig.Auth(&teamv1.ApiKey{Name: "bob", Sha256: "x"})
+		},
+		"server.Config.Settings: card.interfaces: ":  func(s *teamv1.ServerSettings) { s.Card = &teamv1.CardSettings{Interfaces: []string{"SOAP"}} },
+		"server.Config.Settings: egress.allow: ":     func(s *teamv1.ServerSettings) { s.Egress = &teamv1.EgressSettings{Allow: []string{"10.0.0.1/8"}} },
+		`server.Config.Settings: accounts["acme"]: `: func(s *teamv1.ServerSettings) { s.Accounts = map[string]*teamv1.AccountLimits{"acme": {}} },
+		"server.Config.Settings: drain_delay: ":      func(s *teamv1.ServerSettings) { s.DrainDelay = durationpb.New(time.Hour) },
+		"reading the key \"one\" of signing: open none.pem": func(s *teamv1.ServerSettings) {
+			s.Signing = &teamv1.SigningSettings{Keys: []*teamv1.SigningKey{{Kid: "one", File: "none.pem"}}}
+		},
 	} {
-		wrong := config
-		wrong.Keys = []server.APIKey{rig.Key("acme", "bob")}
-		change(&wrong)
+		wrong := server.Config{Settings: proto.CloneOf(config.Settings)}
+		wrong.Settings.Auth = rig.Auth(rig.Key("acme", "bob"))
+		change(wrong.Settings)
 		if err := s.Reload(wrong); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
 	check("after wrong configurations", true, false)
-	config.Keys = []server.APIKey{rig.Key("acme", "bob")}
+	config.Settings.Auth = rig.Auth(rig.Key("acme", "bob"))
 	if err := s.Reload(config); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +92,7 @@ func TestReload(t *testing.T) {
 // TestReloadsAtTheSameTime: of reloads at the same time one is the last, and all of its settings are in effect.
 func TestReloadsAtTheSameTime(t *testing.T) {
 	config := func(who string) server.Config {
-		return server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agent: upper(), Keys: []server.APIKey{rig.Key("acme", who)}, PublicURL: "https://" + who + ".example"}
+		return server.Config{Agent: upper(), Settings: &teamv1.ServerSettings{Auth: rig.Auth(rig.Key("acme", who)), Grpc: "127.0.0.1:0", Http: "127.0.0.1:0", PublicUrl: "https://" + who + ".example"}}
 	}
 	s := serving(t, config("ann"))
 	target := rig.Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}

@@ -3,12 +3,10 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/audit"
@@ -24,7 +21,6 @@ import (
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/collab"
-	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/halt"
@@ -32,6 +28,7 @@ import (
 	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/tracing"
@@ -40,44 +37,8 @@ import (
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
-// Default addresses.
-const (
-	DefaultGRPC = "127.0.0.1:50051"
-	DefaultHTTP = "127.0.0.1:8080"
-)
-
-// NoListener disables the listener whose address it is.
-const NoListener = "-"
-
 // Listeners are the listeners of a server. One of them may be nil.
 type Listeners = server.Listeners
-
-// APIKey is a key that callers present as a bearer token.
-type APIKey = auth.APIKey
-
-// CertificateClient is a client that is identified by its certificate.
-type CertificateClient = auth.CertificateClient
-
-// Issuer is an issuer of tokens that callers present as bearer tokens.
-type Issuer = auth.Issuer
-
-// PageClient is the Team Monitor as a client of an Issuer, with which its users sign in.
-type PageClient = auth.PageClient
-
-// TLS says how the listeners use TLS. The zero value means not at all.
-type TLS struct {
-	// CertFile has the certificate of the server in PEM, followed by its intermediates, and
-	// KeyFile its key. Both are read again when they change.
-	CertFile, KeyFile string
-	// ClientCAFile has the authorities in PEM that sign the certificates of clients; "" means
-	// that clients are not asked for one.
-	ClientCAFile string
-	// RequireClient refuses clients without a certificate.
-	RequireClient bool
-	// ByProxy says that a proxy in front of the server does TLS. The server then listens beyond
-	// loopback without it.
-	ByProxy bool
-}
 
 // TeamManager implements the services that create, change and delete teams and agents.
 type TeamManager = server.Teams
@@ -89,13 +50,10 @@ type Boards = board.Teams
 // valid.
 type PushPolicy = push.Policy
 
-// LogSampling says which of the lines about requests are left out of the log.
-type LogSampling = server.Sampling
-
 // CardKey is a key that signs cards.
 type CardKey = cardsign.Key
 
-// Tracing says how a server traces. Its Provider must use TraceIDs as its generator of ids.
+// Tracing says where the traces of a server go. Its Provider must use TraceIDs as its generator of ids.
 type Tracing = tracing.Config
 
 // TraceIDs is the generator of ids for the provider of Tracing.
@@ -111,72 +69,21 @@ type Config struct {
 	Agent agent.Agent
 	// Agents are the agents to serve, such as an agent manager.
 	Agents a2a.Agents
-	// DefaultAgent is the ID of the agent for calls that name none; the default is the only
-	// agent, if there is only one.
-	DefaultAgent string
-	// GRPC is the address for gRPC, in the form host:port; the default is DefaultGRPC. Port
-	// 0 selects a free port.
-	GRPC string
-	// HTTP is the address for REST, JSON-RPC and cards; the default is DefaultHTTP.
-	HTTP string
-	// Listeners are existing listeners to use instead of GRPC and HTTP. New closes them if
+	// Settings are those that server: has in a configuration file; docs/configuration.md describes them. Those that are
+	// not set have the same defaults as there: without auth every caller is local/local, and the server listens on loopback
+	// only. Names of files are relative to the working directory. store, store_listen, encryption, metrics, log.level and
+	// log.format have no effect: they are Store, StoreConfig, Meter and Log here.
+	Settings *teamv1.ServerSettings
+	// Listeners are existing listeners to use instead of the addresses in Settings. New closes them if
 	// it fails.
 	Listeners Listeners
-	// PublicURL is the base URL at which clients reach HTTP, for cards; the default is the
-	// address of the listener.
-	PublicURL string
-	// PublicGRPC is the host:port at which clients reach gRPC, for cards; the default is
-	// the address of the listener.
-	PublicGRPC string
-	// CardInterfaces are the bindings that cards list, the preferred one first. Bindings
-	// that are not listed are still served. The default is a2a.Bindings.
-	CardInterfaces []string
-	// Keys are the API keys that callers may present. Without Keys, Clients and Issuers every caller is
-	// local/local, and the server listens on loopback only. It then accepts HTTP requests
-	// only if Host is localhost, a loopback address or the host of PublicURL, and if a page
-	// sent them, only pages of those or of Origins.
-	Keys []APIKey
-	// Clients are callers that are identified by the certificates of their connections, which the
-	// authorities of TLS.ClientCAFile have signed.
-	Clients []CertificateClient
-	// EndedRights says what becomes of tasks whose owners have no valid key, token or certificate any more.
-	EndedRights EndedRights
-	// Issuers are issuers of tokens that callers may present. The keys of issuers are fetched in the
-	// background.
-	Issuers []Issuer
-	// TLS says how the listeners use TLS. Without it the server listens on loopback only.
-	TLS TLS
-	// CardKeys are the keys that sign cards and push notifications. Every key signs; use two while one replaces
-	// the other. Without keys neither is signed. The public keys are served at
-	// /.well-known/jwks.json, which signatures name if PublicURL is set.
+	// CardKeys are keys that sign cards and push notifications in addition to those of Settings.Signing. Every key signs;
+	// use two while one replaces the other. The public keys are served at /.well-known/jwks.json, which signatures name if
+	// public_url is set.
 	CardKeys []CardKey
-	// TrustedProxies are addresses of proxies whose X-Forwarded-For names the caller. If
-	// there is no PublicURL, their X-Forwarded-Proto, -Host and -Prefix name the URL in
-	// cards.
-	TrustedProxies []netip.Prefix
-	// Origins are the origins of pages in browsers that may call over HTTP, such as
-	// https://app.example; "*" allows every origin, but only with Keys. Default: only
-	// pages of this server.
-	Origins []string
-	// OriginHeaders are request headers that these pages may send in addition to those
-	// that the server reads.
-	OriginHeaders []string
 	// ExtendedCards returns the extended cards of an agent; a caller gets the first one
 	// that it may see. If it is nil, there are none. It must be safe for concurrent use.
 	ExtendedCards func(agentID string) []a2a.ExtendedCard
-	// StrictVersion rejects calls without A2A-Version.
-	StrictVersion bool
-	// RequireTeamRun rejects A2A calls that do not activate the team-run extension
-	// (a2a.TeamRunURI). Cards mark the extension as required.
-	RequireTeamRun bool
-	// ForgetMessageIDs treats every message as new, even if its id was sent before.
-	// Default: a repeated message gets the answer of the first one.
-	ForgetMessageIDs bool
-	// RefuseWhileWorking rejects messages to a task that is not waiting for one. By default
-	// the agent of the task receives them at its next decision.
-	RefuseWhileWorking bool
-	// NoV03 turns A2A 0.3 off, which is otherwise served in addition to 1.0.
-	NoV03 bool
 	// NoReflection turns gRPC reflection off.
 	NoReflection bool
 	// Store stores the tasks, see OpenStore; the default is the memory of this process. If
@@ -194,12 +101,6 @@ type Config struct {
 	// Boards gives access to the teams that have boards, for team.v1.BoardService and the
 	// monitor. If it is nil, no team has a board.
 	Boards Boards
-	// Accounts are limits on what the tasks of an account spend together, by account. Without
-	// Keys the account is local. Limits that are set by team.v1.AccountService apply to other
-	// accounts.
-	Accounts map[string]*teamv1.AccountLimits
-	// Limits are those of accounts for which the same limit is not set, and of the server.
-	Limits *teamv1.LimitSettings
 	// Slots is the maximum number of runs that this process drives at the same time; the
 	// default is 256.
 	Slots int
@@ -208,20 +109,6 @@ type Config struct {
 	// Ready returns an error while the server should receive no calls. If Ready is nil, it
 	// always should.
 	Ready func() error
-	// DrainDelay is how long a stopping server continues to accept calls, so that load
-	// balancers notice that it is not ready; the default is 0. It ends early when Close is
-	// called or the store fails.
-	DrainDelay time.Duration
-	// DrainTime is how long running calls may take to end when the server stops; the
-	// default is 20 s.
-	DrainTime time.Duration
-	// Streams limits the number of open streams.
-	Streams a2a.Streams
-	// NoPush turns push notifications off.
-	NoPush bool
-	// Egress lists the addresses to which webhooks may lead although they are not public, or not at
-	// port 443 or 8443 with https: each a CIDR, an IP address or a host name, with or without :PORT.
-	Egress []string
 	// Push configures the retries and timeouts of push notifications.
 	Push PushPolicy
 	// StallTime is how long the reader of a stream may accept no data before the stream is
@@ -233,10 +120,8 @@ type Config struct {
 	// NamedInMetrics reports whether metrics name an agent; nil means each. Others have the name "other", as
 	// have those beyond the first hundred. It must be safe for concurrent use.
 	NamedInMetrics func(agentID string) bool
-	// Tracing says what is traced, see docs/tracing.md; the zero value traces nothing.
+	// Tracing says where traces go, see docs/tracing.md; the zero value traces nothing.
 	Tracing Tracing
-	// LogSampling says which of the lines about requests are left out of Log.
-	LogSampling LogSampling
 	// Log receives a line about each request, some of those that are alike under load, and details of errors
 	// that callers must not see. If Log is nil, nothing is logged.
 	Log *zap.Logger
@@ -255,13 +140,14 @@ type Addrs struct {
 type TeamServer struct {
 	core
 	listeners Listeners
-	at        Addrs // at which clients reach the listeners, unless the configuration says otherwise
+	at        Addrs // at which clients reach the listeners, unless the settings say otherwise
 	server    *server.Server
-	reloading sync.Mutex // held while a configuration is applied
+	reloading sync.Mutex // held while settings are applied
 }
 
 // core is a server without its bindings.
 type core struct {
+	settings *settings.Live // what all parts read
 	handler  *a2a.Handler
 	engine   *engine.Engine
 	runner   *drive.Runner
@@ -272,8 +158,7 @@ type core struct {
 	budget   *inflight.Budget
 	keeper   *halt.Keeper
 	refused  *audit.Refusals
-	guard    *egress.Guard // of connections to webhooks
-	ender    *ender        // nil if every caller is accepted
+	ender    *ender // nil if every caller is accepted
 	notifier *notifier
 	measure  *instruments
 	log      *zap.Logger
@@ -287,12 +172,9 @@ func New(c Config) (*TeamServer, error) {
 	if err := c.complete(); err != nil {
 		return nil, errors.Join(err, closeAll(c.Listeners))
 	}
-	l := c.Listeners
-	if l == (Listeners{}) {
-		var err error
-		if l, err = listen(c.GRPC, c.HTTP); err != nil {
-			return nil, err
-		}
+	l, err := c.listen()
+	if err != nil {
+		return nil, err
 	}
 	s, err := build(c, l)
 	if err == nil {
@@ -316,11 +198,6 @@ func (c *Config) complete() error {
 		}
 		c.Agents = one
 	}
-	if err := c.check(); err != nil {
-		return err
-	}
-	c.GRPC = cmp.Or(c.GRPC, DefaultGRPC)
-	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
 	if c.Store == nil {
 		c.Store = memory.New(memory.Config{})
 	}
@@ -330,86 +207,63 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// signing returns the signer of cards, nil if they are not signed.
-func signing(c *Config) (*cardsign.Signer, error) {
-	if len(c.CardKeys) == 0 {
-		return nil, nil //nolint:nilnil // cards are not signed
-	}
-	jku := ""
-	if c.PublicURL != "" {
-		jku = c.PublicURL + "/.well-known/jwks.json"
-	}
-	return cardsign.NewSigner(c.CardKeys, jku)
-}
-
 // certificates reads the files of TLS; it returns nil without.
-func (c *Config) certificates() (*auth.Certificates, error) {
-	if c.TLS.CertFile == "" && c.TLS.KeyFile == "" {
-		if c.TLS.ClientCAFile != "" || c.TLS.RequireClient {
-			return nil, errors.New("server.Config.TLS: certificates of clients need TLS; set CertFile and KeyFile")
-		}
+func certificates(t *teamv1.ServerTls, log *zap.Logger) (*auth.Certificates, error) {
+	if t.GetCert() == "" {
 		return nil, nil //nolint:nilnil // no TLS
 	}
-	return auth.ReadCertificates(auth.CertificateFiles{
-		Cert: c.TLS.CertFile, Key: c.TLS.KeyFile, ClientCA: c.TLS.ClientCAFile, RequireClient: c.TLS.RequireClient,
-	}, c.Log.Named("tls"))
+	return auth.ReadCertificates(t, log.Named("tls"))
 }
 
-// newCore builds the handler, the engine and the notifier. at are the addresses in cards.
-func newCore(c *Config, at Addrs, sign *cardsign.Signer) (core, error) {
+// newCore builds the handler, the engine and the notifier.
+func newCore(c *Config, now *settings.Snapshot) (core, error) {
+	live := &settings.Live{}
+	live.Store(now)
 	measure, err := newInstruments(c)
 	if err != nil {
 		return core{}, err
 	}
-	traces, err := tracing.New(c.Tracing, c.Version, c.Store.Now)
+	traces, err := tracing.New(c.Tracing, now.GetTracing(), c.Version, c.Store.Now)
 	if err != nil {
 		return core{}, fmt.Errorf("server.Config.Tracing: %w", err)
 	}
-	certificates, err := c.certificates()
+	certs, err := certificates(now.GetTls(), c.Log)
 	if err != nil {
 		return core{}, err
 	}
-	by, err := auth.New(auth.Config{Keys: c.Keys, Clients: c.Clients, Issuers: c.Issuers, Certificates: certificates, Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("auth")})
+	by, err := auth.New(auth.Config{Accept: now.GetAuth(), Certificates: certs, Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("auth")})
 	if err != nil {
 		return core{}, err
 	}
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
 	var e *engine.Engine
-	limits := c.accountSettings()
-	limits.Ledger, limits.Costs, limits.Counts = c.Store, c.Store, c.Store
-	limits.Shared, limits.Clock, limits.Log = c.Store.Lease() > 0, c.Store.Now, c.Log.Named("accounts")
-	limits.Changed = func() { e.Wake("") }
-	accounts := account.New(limits)
-	budget := inflight.New(c.memory(), accounts.Weight)
+	accounts := account.New(account.Config{
+		Settings: live, Ledger: c.Store, Costs: c.Store, Counts: c.Store, Shared: c.Store.Lease() > 0, Clock: c.Store.Now, Log: c.Log.Named("accounts"),
+		Changed: func() { e.Wake("") },
+	})
+	budget := inflight.New(memorySize(now), accounts.Weight)
 	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})
 	halts := agent.NewHalts()
-	guard, err := c.guard()
-	if err != nil {
-		return core{}, err
-	}
-	config := c.handlerSettings(at, sign, guard)
-	config.Halts, config.Audit = halts, func(ctx context.Context, action, subject string, details map[string]string) context.Context {
-		return audit.Record(ctx, c.Store.Now(), action, subject, details)
-	}
-	config.Agents, config.Store, config.Overview, config.Approvals, config.Conversations, config.Pushes = c.Agents, c.Store, c.Store, c.Store, c.Store, c.Store
-	config.Wake, config.Version, config.Clock, config.ForgetMessageIDs = e.Wake, c.Version, c.Store.Now, c.ForgetMessageIDs
-	config.Extended, config.CheckPlan = c.ExtendedCards, workflow.CheckPlan
-	config.Admit, config.AdmitGrant, config.MaxCollaborations = accounts.Admit, accounts.AdmitGrant, accounts.MaxCollaborations
-	config.Memory = budget
-	h := a2a.NewHandler(config)
+	h := a2a.NewHandler(a2a.Config{
+		Settings: live, Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Pushes: c.Store,
+		Halts: halts, Memory: budget, Wake: e.Wake, Version: c.Version, Clock: c.Store.Now, Extended: c.ExtendedCards, CheckPlan: workflow.CheckPlan,
+		Admit: accounts.Admit, AdmitGrant: accounts.AdmitGrant, MaxCollaborations: accounts.MaxCollaborations,
+		Audit: func(ctx context.Context, action, subject string, details map[string]string) context.Context {
+			return audit.Record(ctx, c.Store.Now(), action, subject, details)
+		},
+	})
 	runner := &drive.Runner{
 		Agent: c.Agents.Get, Tasks: h, Conversations: c.Store, Accounts: accounts, Shares: c.Store, Memory: budget, Halts: halts, Replica: replica, Clock: c.Store.Now, Log: c.Log.Named("run"),
 	}
 	if p, ok := c.Agents.(a2a.Pinner); ok {
 		runner.Pinned = p.Pinned
 	}
-	t, err := newNotifier(c, h, by, guard, measure.pushes, tracing.NewPushes(traces, firstEvent(c.Store)))
+	t, err := newNotifier(c, live, h, by, measure.pushes, tracing.NewPushes(traces, firstEvent(c.Store)))
 	if err != nil {
 		return core{}, err
 	}
-	t.reload(c, at, sign)
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{auth: by, certs: certificates, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, budget: budget, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, guard: guard, ender: newEnder(c, by), notifier: t, measure: measure, traces: traces, log: c.Log.Named("server")}, nil
+	return core{settings: live, auth: by, certs: certs, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, budget: budget, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, ender: newEnder(c, live, by), notifier: t, measure: measure, traces: traces, log: c.Log.Named("server")}, nil
 }
 
 // drive returns the function that drives runs, measured and traced. The journal that the runner is given is that of
@@ -431,13 +285,12 @@ func (k *core) prepare(ctx context.Context) error {
 
 // build builds the whole server.
 func build(c Config, l Listeners) (*TeamServer, error) {
-	sign, err := signing(&c)
+	listening := public(l, c.Settings.GetTls().GetCert() != "")
+	now, err := c.snapshot(listening)
 	if err != nil {
 		return nil, err
 	}
-	listening := public(l, c.TLS.CertFile != "")
-	at := c.addresses(listening)
-	k, err := newCore(&c, at, sign)
+	k, err := newCore(&c, now)
 	if err != nil {
 		return nil, err
 	}
@@ -446,20 +299,18 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		watching.Boards, watching.BoardTeams = board.New(c.Store), c.Boards
 	}
 	m := monitor.New(watching)
-	config := c.serverSettings(at, sign)
-	config.Handler, config.Teams, config.Monitor, config.Version, config.NoReflection = k.handler, c.Teams, m, c.Version, c.NoReflection
-	config.Ready, config.Hurry, config.StallTime, config.Log = ready(c), c.Store.Failed(), c.StallTime, c.Log.Named("server")
-	config.Collaborations = collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: c.Store, Full: k.engine.Full, Clock: c.Store.Now})
 	halting := halt.Config{Store: c.Store, Keeper: k.keeper, Tasks: k.handler, Clock: c.Store.Now, Log: c.Log.Named("halt")}
 	halting.Names, _ = c.Teams.(halt.Names)
-	config.Halts = halt.NewService(halting)
+	config := server.Config{
+		Settings: k.settings, Handler: k.handler, Teams: c.Teams, Monitor: m, Halts: halt.NewService(halting), Memory: k.budget,
+		Collaborations: collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: c.Store, Full: k.engine.Full, Clock: c.Store.Now}),
+		Accounts:       k.accounts, Use: k.accounts, Keys: &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now},
+		Audits: &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, Refused: k.refused, Version: c.Version, NoReflection: c.NoReflection,
+		Ready: ready(c), Hurry: c.Store.Failed(), StallTime: c.StallTime, Metrics: k.measure.calls, Traces: k.traces, Log: c.Log.Named("server"),
+	}
 	if c.Boards != nil {
 		config.Board = board.NewService(watching.Boards, c.Boards, m)
 	}
-	config.Memory = k.budget
-	config.Accounts, config.Use, config.Keys = k.accounts, k.accounts, &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now}
-	config.Audits, config.Refused = &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, k.refused
-	config.TLSByProxy, config.Metrics, config.Traces = c.TLS.ByProxy, k.measure.calls, k.traces
 	if k.certs != nil {
 		config.TLS = k.certs.Config
 	}
@@ -471,36 +322,6 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 		return nil, err
 	}
 	return &TeamServer{core: k, listeners: l, at: listening, server: s}, nil
-}
-
-// security returns the security schemes for cards. Callers need one of them.
-func security(c *Config) map[string]*a2av1.SecurityScheme {
-	schemes := map[string]*a2av1.SecurityScheme{}
-	bearer := func(format, text string) *a2av1.SecurityScheme {
-		return &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_HttpAuthSecurityScheme{
-			HttpAuthSecurityScheme: &a2av1.HTTPAuthSecurityScheme{Scheme: "Bearer", BearerFormat: format, Description: text},
-		}}
-	}
-	if len(c.Keys) > 0 {
-		schemes["apiKey"] = bearer("", "An API key of this server.")
-	}
-	if len(c.Clients) > 0 {
-		schemes["mtls"] = &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_MtlsSecurityScheme{
-			MtlsSecurityScheme: &a2av1.MutualTlsSecurityScheme{Description: "A client certificate that this server knows."},
-		}}
-	}
-	for _, i := range c.Issuers {
-		if i.JWKSURL != "" { // the issuer may have no discovery document
-			schemes[i.Name] = bearer("JWT", "An access token of "+i.URL)
-			continue
-		}
-		schemes[i.Name] = &a2av1.SecurityScheme{Scheme: &a2av1.SecurityScheme_OpenIdConnectSecurityScheme{
-			OpenIdConnectSecurityScheme: &a2av1.OpenIdConnectSecurityScheme{
-				OpenIdConnectUrl: strings.TrimSuffix(i.URL, "/") + "/.well-known/openid-configuration", Description: "An access token of " + i.URL,
-			},
-		}}
-	}
-	return schemes
 }
 
 // Serve answers calls and runs tasks until ctx ends, which is not an error. Then it accepts

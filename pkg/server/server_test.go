@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -58,21 +59,24 @@ func serve(t *testing.T, c server.Config, agents ...*agent.Func) rig.Target {
 			t.Fatal(err)
 		}
 	}
-	c.Agents, c.GRPC, c.HTTP = m, "127.0.0.1:0", "127.0.0.1:0"
-	s, err := server.New(c)
+	s := &teamv1.ServerSettings{}
+	proto.Merge(s, c.Settings)
+	s.Grpc, s.Http = "127.0.0.1:0", "127.0.0.1:0"
+	c.Agents, c.Settings = m, s
+	started, err := server.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx) }()
+	go func() { done <- started.Serve(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Serve: %v", err)
 		}
 	})
-	return rig.Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
+	return rig.Target{GRPC: started.Addrs().GRPC, HTTP: started.Addrs().URL}
 }
 
 func resultText(task *a2av1.Task) string {
@@ -248,11 +252,11 @@ func TestA_10_CardsNameTheAddresses(t *testing.T) {
 }
 
 func TestA_21_T_1_T_3_ForeignTasksAreUnknown(t *testing.T) {
-	keys := []server.APIKey{
-		{Name: "ann", SHA256: "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"}, // password
-		{Name: "bob", SHA256: "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90"}, // alice
+	keys := []*teamv1.ApiKey{
+		{Name: "ann", Sha256: "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8"}, // password
+		{Name: "bob", Sha256: "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90"}, // alice
 	}
-	target := serve(t, server.Config{Keys: keys}, upper())
+	target := serve(t, server.Config{Settings: rig.Keys(keys...)}, upper())
 	target.Key = "password"
 	resp, err := rig.Clients(t, target)[0].Send(t.Context(), rig.Text("upper", "m", "x"))
 	if err != nil {
@@ -278,9 +282,9 @@ func TestA_21_ConfigIsRefused(t *testing.T) {
 		"no agent":               {},
 		"agent and agents":       {Agent: upper(), Agents: manager.New(manager.Config{})},
 		"an invalid id":          {Agent: say("No Id", nil)},
-		"the world without keys": {Agent: upper(), GRPC: server.NoListener, HTTP: "0.0.0.0:0"},
-		"no address":             {Agent: upper(), GRPC: server.NoListener, HTTP: server.NoListener},
-		"an address that cannot": {Agent: upper(), GRPC: server.NoListener, HTTP: "256.0.0.1:0"},
+		"the world without keys": {Agent: upper(), Settings: &teamv1.ServerSettings{Grpc: "off", Http: "0.0.0.0:0"}},
+		"no port":                {Agent: upper(), Settings: &teamv1.ServerSettings{Grpc: "off", Http: "127.0.0.1"}},
+		"an address that cannot": {Agent: upper(), Settings: &teamv1.ServerSettings{Grpc: "off", Http: "256.0.0.1:0"}},
 	} {
 		if s, err := server.New(c); err == nil {
 			t.Errorf("%s: accepted", name)

@@ -10,7 +10,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -19,21 +21,10 @@ import (
 
 // StoreConfig configures a store. The zero value is valid.
 type StoreConfig struct {
-	// Retention is how long a task is kept after its end; the default is 7 days. A store in
-	// memory ignores it and keeps the last 10,000 tasks.
-	Retention time.Duration
-	// KeepConversations is how long a conversation is kept after something was added to it last, unless a
-	// task of it has not ended; the default is Retention. A store in memory keeps a limited number by default.
-	KeepConversations time.Duration
-	// KeepBoards is how long events of boards are kept, and items after they have ended; 0 keeps them up to
-	// the limits of a board.
-	KeepBoards time.Duration
-	// KeepAudit is how long records of the audit log are kept; 0 keeps all, and in memory the last 100,000
-	// of an account.
-	KeepAudit time.Duration
-	// Deduplicate is how long the ID of a message is remembered; the default is 24 h. See
-	// Config.ForgetMessageIDs.
-	Deduplicate time.Duration
+	// Settings are those that server: has in a configuration file, of which a store reads retention, keep and deduplicate.
+	// Those that are not set have the same defaults as there. A store in memory keeps the last 10,000 tasks and 100,000
+	// records of an account in the audit log, and a limited number of conversations.
+	Settings *teamv1.ServerSettings
 	// Lease is how long a process keeps its runs without a heartbeat before another process
 	// may claim them; the default is 15 s. All processes that share a database must use the
 	// same value.
@@ -66,20 +57,25 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (Store, error) {
 	if err := store.CheckURL(url); err != nil {
 		return nil, fmt.Errorf("unknown store %s: %w", store.Redacted(url), err)
 	}
-	keep := store.Keep{Conversations: c.KeepConversations, Boards: c.KeepBoards, Audit: c.KeepAudit}
+	s, err := settings.New(c.Settings, "", "")
+	if err != nil {
+		return nil, fmt.Errorf("server.StoreConfig.Settings: %w", err)
+	}
+	keep := store.Keep{Conversations: s.GetKeep().GetConversations().AsDuration(), Boards: s.GetKeep().GetBoards().AsDuration(), Audit: s.GetKeep().GetAudit().AsDuration()}
+	deduplicate, _ := time.ParseDuration(s.GetDeduplicate()) // 0 if it is off
 	if url == store.MemoryURL {
-		return memory.New(memory.Config{Deduplicate: c.Deduplicate, Keep: keep, Log: c.Log}), nil
+		return memory.New(memory.Config{Deduplicate: deduplicate, Keep: keep, Log: c.Log}), nil
 	}
 	measure, err := metrics.NewStore(c.Meter)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	s, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: c.Retention, Keep: keep, Deduplicate: c.Deduplicate, Listen: c.Listen, Keys: c.EncryptionKeys, Metrics: measure, Log: c.Log})
+	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Lease: c.Lease, Retention: s.GetRetention().AsDuration(), Keep: keep, Deduplicate: deduplicate, Listen: c.Listen, Keys: c.EncryptionKeys, Metrics: measure, Log: c.Log})
 	if err != nil {
 		text := store.Conceal(store.Conceal(err.Error(), url), c.Listen.Reveal())
 		return nil, openError{"cannot open the store " + store.Redacted(url) + ": " + strings.Join(strings.Fields(text), " "), err}
 	}
-	return s, nil
+	return opened, nil
 }
 
 // openError is the error of OpenStore, on one line and without passwords.

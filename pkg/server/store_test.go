@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -62,12 +63,18 @@ func TestS_49_AStoreThatFailsEndsTheServer(t *testing.T) {
 	d := &doomed{Store: memory.New(memory.Config{}), failed: make(chan struct{})}
 	var notYet atomic.Bool
 	core, log := observer.New(zap.InfoLevel)
-	s, err := server.New(server.Config{Agent: upper(), Store: d, GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Log: zap.New(core), Ready: func() error {
-		if notYet.Load() {
-			return errors.New("not yet")
-		}
-		return nil
-	}})
+	s, err := server.New(server.Config{
+		Agent: upper(),
+		Store: d,
+		Log:   zap.New(core),
+		Ready: func() error {
+			if notYet.Load() {
+				return errors.New("not yet")
+			}
+			return nil
+		},
+		Settings: &teamv1.ServerSettings{Grpc: "127.0.0.1:0", Http: "127.0.0.1:0"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

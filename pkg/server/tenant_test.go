@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -20,7 +21,7 @@ func TestA_10_TenantInTheURL(t *testing.T) {
 	named := func(id string) *agent.Func {
 		return say(id, func(context.Context, string) (string, error) { return "said by " + id, nil })
 	}
-	target := serve(t, server.Config{DefaultAgent: "upper"}, upper(), named("far"))
+	target := serve(t, server.Config{Settings: &teamv1.ServerSettings{DefaultAgent: "upper"}}, upper(), named("far"))
 	target.Version = "-"
 	card, _, err := rig.PublicCard(t.Context(), target, "far")
 	if err != nil {

@@ -240,16 +240,17 @@ func production(t *testing.T, dir string) []*ast.File {
 func TestLayersOfARun(t *testing.T) {
 	for dir, may := range map[string][]string{
 		"pkg/agent":             nil,
-		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/inflight", "internal/nesting", "internal/project", "internal/taskstate"},
+		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/inflight", "internal/nesting", "internal/project", "internal/settings", "internal/taskstate"},
 		"internal/nesting":      nil,
 		"internal/inflight":     {"pkg/agent"},
 		"internal/newer":        nil,
+		"internal/settings":     {"internal/cardsign", "internal/egress"},
 		"internal/feed":         {"pkg/agent", "internal/inflight", "internal/project", "internal/taskstate"},
 		"internal/taskstate":    nil,
 		"internal/journal":      {"pkg/agent"},
 		"internal/project":      {"pkg/agent", "internal/journal", "internal/taskstate"},
 		"internal/engine":       {"pkg/agent", "pkg/a2a"},
-		"internal/account":      {"pkg/agent", "pkg/a2a", "internal/audit", "internal/cost"},
+		"internal/account":      {"pkg/agent", "pkg/a2a", "internal/audit", "internal/cost", "internal/settings"},
 		"internal/engine/drive": {"pkg/agent", "pkg/a2a", "internal/account", "internal/inflight", "internal/journal", "internal/newer", "internal/taskstate"},
 	} {
 		for _, f := range production(t, dir) {

@@ -129,7 +129,7 @@ func newMiddle(t *testing.T, team string) *middle {
 		m.llm.Answer(name, answer)
 	}
 	path := filepath.Join(t.TempDir(), "team.yaml")
-	if err := os.WriteFile(path, fmt.Appendf(nil, modes, m.llm.URL, rig.Key(principals[0][0], principals[0][1]).SHA256), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, modes, m.llm.URL, rig.Key(principals[0][0], principals[0][1]).GetSha256()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m.command = command{config: path, store: sqlite(t), dir: t.ArtifactDir()}

@@ -33,7 +33,7 @@ import (
 func keyed(t *testing.T, limits string) string {
 	t.Helper()
 	text := fmt.Sprintf("version: v1\nagents: {echo: {scripted: {steps: [{echo: true}]}}, slow: {scripted: {steps: [{delay_ms: 1000}, {echo: true}]}}}\nserver:\n  auth:\n    api_keys:\n      - {account: acme, name: ann, sha256: %s}\n      - {account: other, name: bob, sha256: %s}\n%s",
-		rig.Key("acme", "ann").SHA256, rig.Key("other", "bob").SHA256, limits)
+		rig.Key("acme", "ann").GetSha256(), rig.Key("other", "bob").GetSha256(), limits)
 	path := filepath.Join(t.TempDir(), "team.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func (m *members) config(t testing.TB) string {
 	t.Helper()
 	keys := ""
 	for _, p := range principals {
-		keys += fmt.Sprintf("{name: %s, account: %s, sha256: %q},", p[1], p[0], rig.Key(p[0], p[1]).SHA256)
+		keys += fmt.Sprintf("{name: %s, account: %s, sha256: %q},", p[1], p[0], rig.Key(p[0], p[1]).GetSha256())
 	}
 	path := filepath.Join(t.TempDir(), "team.yaml")
 	text := fmt.Sprintf(definition, m.address, m.llm.URL, m.gamma.URL(), keys)

@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -93,7 +94,7 @@ func TestT_20_SignedNotifications(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := []server.CardKey{{ID: "old", Private: ec}, {ID: "new", Private: ed}, {ID: "long", Private: long}}
-	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, asking(t)), Push: hasty, Egress: egress.Loopback(), CardKeys: keys})
+	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, asking(t)), Push: hasty, CardKeys: keys, Settings: &teamv1.ServerSettings{Egress: &teamv1.EgressSettings{Allow: egress.Loopback()}}})
 	type call struct {
 		header http.Header
 		body   []byte

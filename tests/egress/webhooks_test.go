@@ -48,7 +48,7 @@ func strict(t testing.TB, allow ...string) (rig.Target, *observer.ObservedLogs) 
 	t.Helper()
 	needNetwork(t)
 	core, logs := observer.New(zap.DebugLevel)
-	return rig.Serve(t, server.Config{Agents: rig.Manager(t, asking(t)), Push: hasty, Egress: append([]string{}, allow...), Log: zap.New(core)}), logs
+	return rig.Serve(t, server.Config{Agents: rig.Manager(t, asking(t)), Push: hasty, Log: zap.New(core), Settings: &teamv1.ServerSettings{Egress: &teamv1.EgressSettings{Allow: append([]string{}, allow...)}}}), logs
 }
 
 // open begins a task that waits for an answer.

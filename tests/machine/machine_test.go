@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/faulty"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -77,6 +78,7 @@ type sequence struct {
 func newSequence(t *testing.T, rt *rapid.T, at rig.Place, n int64, bindings ...string) *sequence {
 	s := &sequence{T: rt, t: t, at: at, owners: []*owner{{name: "ann"}, {name: "bob"}}, cancel: func() {}}
 	s.config.Agents, s.gate = cast(t)
+	var keys []*teamv1.ApiKey
 	for _, b := range bindings {
 		w := &world{binding: b, account: fmt.Sprint(b, n)}
 		if b == anyBinding {
@@ -84,9 +86,10 @@ func newSequence(t *testing.T, rt *rapid.T, at rig.Place, n int64, bindings ...s
 		}
 		s.worlds = append(s.worlds, w)
 		for _, o := range s.owners {
-			s.config.Keys = append(s.config.Keys, rig.Key(w.account, o.name))
+			keys = append(keys, rig.Key(w.account, o.name))
 		}
 	}
+	s.config.Settings = rig.Keys(keys...)
 	s.start()
 	return s
 }

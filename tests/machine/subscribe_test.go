@@ -19,7 +19,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/sample"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -206,8 +205,10 @@ func TestA_08_AHundredReaders(t *testing.T) {
 	may := make(chan struct{})
 	cut := logged{"SLOW_READER", make(chan struct{}, 10)}
 	target := rig.Serve(t, server.Config{
-		Log:    zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), cut, zap.InfoLevel)),
-		Agents: rig.Manager(t, chatterbox(may, strings.Repeat("x", 512))), StallTime: 5 * time.Second, Streams: a2a.Streams{PerTask: 200},
+		Log:       zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), cut, zap.InfoLevel)),
+		Agents:    rig.Manager(t, chatterbox(may, strings.Repeat("x", 512))),
+		StallTime: 5 * time.Second,
+		Settings:  &teamv1.ServerSettings{Streams: &teamv1.StreamSettings{PerTask: proto.Int32(200)}},
 	})
 	by := ways(t, target)
 	id := begun(t, by["grpc"])

@@ -195,7 +195,7 @@ func TestT_6_PermissionMatrix(t *testing.T) {
 	needs := server.MethodPermissions()
 	var keys []string
 	key := func(name string, p a2a.Permissions) {
-		keys = append(keys, fmt.Sprintf("{name: %s, account: acme, sha256: %q, permissions: [%s]}", name, rig.Key("acme", name).SHA256, p))
+		keys = append(keys, fmt.Sprintf("{name: %s, account: acme, sha256: %q, permissions: [%s]}", name, rig.Key("acme", name).GetSha256(), p))
 	}
 	for _, name := range a2a.EveryPermission.Names() {
 		p, _ := a2a.ParsePermission(name)

@@ -267,7 +267,7 @@ func serve(t *testing.T, program, url, far string) *underTest {
 	t.Helper()
 	metrics := "127.0.0.1:" + child.FreePort(t)
 	text := strings.NewReplacer("FAR", far, "FLOOD", strings.Repeat("{{input}}", 2000), "METRICS", metrics,
-		"ANN", rig.Key("acme", "ann").SHA256, "BOB", rig.Key("other", "bob").SHA256).Replace(configuration)
+		"ANN", rig.Key("acme", "ann").GetSha256(), "BOB", rig.Key("other", "bob").GetSha256()).Replace(configuration)
 	file := filepath.Join(t.TempDir(), "team.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func BenchmarkSend(b *testing.B) {
 			b.Cleanup(func() { _ = s.Close() })
 			meter = sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.Reader())).Meter("bench")
 		}
-		s, err := server.New(server.Config{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Agents: rig.Manager(b, a), Log: of.log, Meter: meter})
+		s, err := server.New(server.Config{Agents: rig.Manager(b, a), Log: of.log, Meter: meter, Settings: &teamv1.ServerSettings{Grpc: "127.0.0.1:0", Http: "127.0.0.1:0"}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -86,7 +86,9 @@ func logged(t *testing.T, answer string) (*lines, rig.Target) {
 	}
 	l := &lines{}
 	target := rig.Serve(t, server.Config{
-		Agents: rig.Manager(t, a), Keys: []server.APIKey{rig.Key("acme", "ann")}, Log: logs.New(l, zapcore.InfoLevel, true),
+		Agents:   rig.Manager(t, a),
+		Log:      logs.New(l, zapcore.InfoLevel, true),
+		Settings: rig.Keys(rig.Key("acme", "ann")),
 	})
 	return l, target.As("acme", "ann")
 }

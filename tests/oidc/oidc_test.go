@@ -171,8 +171,8 @@ func TestT_10_TokensOfAProvider(t *testing.T) {
 	}
 	serve := func(audience string) rig.Target {
 		return rig.Serve(t, server.Config{
-			Agent: asks, Keys: []server.APIKey{rig.Key("acme", "ann")},
-			Issuers: []server.Issuer{{Name: "corp", URL: p.url, Audiences: []string{audience}, Account: "acme"}},
+			Agent:    asks,
+			Settings: &teamv1.ServerSettings{Auth: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{rig.Key("acme", "ann")}, Jwt: []*teamv1.JwtIssuer{{Name: "corp", Issuer: p.url, Audiences: []string{audience}, Account: "acme"}}}},
 		})
 	}
 	target, other := serve("team-server"), serve("another")

@@ -14,7 +14,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -44,17 +43,16 @@ func TestT_11_RotationUnderLoad(t *testing.T) {
 		}
 	}
 	certify()
-	admin := rig.Key("acme", "root")
-	admin.Permissions = a2a.EveryPermission
+	admin := rig.Admin("acme", "root")
 	says, err := scripted.New(scripted.Config{ID: "says", Steps: []*teamv1.ScriptedStep{{Do: &teamv1.ScriptedStep_Text{Text: "hello"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	store, _ := rig.SQLite(t).Open(t)
 	s, err := server.New(server.Config{
-		Agent: says, Store: store, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Keys: []server.APIKey{admin},
-		TLS:     server.TLS{CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")},
-		Issuers: []server.Issuer{{Name: "corp", URL: p.url, Audiences: []string{"team-server"}, Account: "acme"}},
+		Agent:    says,
+		Store:    store,
+		Settings: &teamv1.ServerSettings{Auth: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{admin}, Jwt: []*teamv1.JwtIssuer{{Name: "corp", Issuer: p.url, Audiences: []string{"team-server"}, Account: "acme"}}}, Http: "127.0.0.1:0", Grpc: "127.0.0.1:0", Tls: &teamv1.ServerTls{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}},
 	})
 	if err != nil {
 		t.Fatal(err)

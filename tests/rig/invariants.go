@@ -317,12 +317,12 @@ func (*watch) Sync() error { return nil }
 
 // owners returns the owners that can call a server.
 func owners(c server.Config) []string {
-	if len(c.Keys) == 0 {
+	if len(c.Settings.GetAuth().GetApiKeys()) == 0 {
 		return []string{LocalOwner}
 	}
 	var list []string
-	for _, k := range c.Keys {
-		list = append(list, k.Account+"/"+k.Name)
+	for _, k := range c.Settings.GetAuth().GetApiKeys() {
+		list = append(list, k.GetAccount()+"/"+k.GetName())
 	}
 	return list
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
@@ -44,10 +46,13 @@ func Serve(t testing.TB, c server.Config, models ...Models) Target {
 // ended.
 func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop func()) {
 	t.Helper()
-	c.GRPC, c.HTTP = "127.0.0.1:0", "127.0.0.1:0"
-	if c.Egress == nil { // webhooks of tests are on this machine
-		c.Egress = egress.Loopback()
+	s := &teamv1.ServerSettings{}
+	proto.Merge(s, c.Settings)
+	s.Grpc, s.Http = "127.0.0.1:0", "127.0.0.1:0"
+	if s.GetEgress() == nil { // webhooks of tests are on this machine
+		s.Egress = &teamv1.EgressSettings{Allow: egress.Loopback()}
 	}
+	c.Settings = s
 	if c.Store == nil {
 		c.Store = memory.New(memory.Config{})
 	}
@@ -55,13 +60,13 @@ func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop
 		c.Log = zap.NewNop()
 	}
 	c.Log = Logger(t, c.Log.Core())
-	s, err := server.New(c)
+	started, err := server.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx) }()
+	go func() { done <- started.Serve(ctx) }()
 	stop = sync.OnceFunc(func() {
 		http.DefaultClient.CloseIdleConnections() // a server waits seconds for an unused connection
 		cancel()
@@ -70,10 +75,10 @@ func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop
 		}
 	})
 	t.Cleanup(stop)
-	target = Target{GRPC: s.Addrs().GRPC, HTTP: s.Addrs().URL}
+	target = Target{GRPC: started.Addrs().GRPC, HTTP: started.Addrs().URL}
 	t.Cleanup(func() {
 		if _, isTest := t.(*testing.T); isTest && !t.Failed() && ctx.Err() == nil {
-			Invariants{Target: target, Store: c.Store, Models: models, keyed: len(c.Keys) > 0}.all(t, owners(c))
+			Invariants{Target: target, Store: c.Store, Models: models, keyed: len(s.GetAuth().GetApiKeys()) > 0}.all(t, owners(c))
 		}
 	})
 	return target, stop

@@ -106,7 +106,7 @@ func (s *scene) open(log *zap.Logger) {
 		s.t.Fatal(err)
 	}
 	var stop func()
-	l.Target, stop = rig.Start(s.t, server.Config{Agents: l.live, DefaultAgent: l.live.Default(), Store: l.store, Log: log}, s.llm)
+	l.Target, stop = rig.Start(s.t, server.Config{Agents: l.live, Store: l.store, Log: log, Settings: &teamv1.ServerSettings{DefaultAgent: l.live.Default()}}, s.llm)
 	l.stop = sync.OnceFunc(func() {
 		stop()
 		if err := l.live.Close(); err != nil {

@@ -100,7 +100,7 @@ func TestS_66_Library(t *testing.T) {
 			t.Errorf("lines %q: %v, want those of %s", message, found, sc.SpanID())
 		}
 	}
-	if _, err := server.New(server.Config{Agent: desk, GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Tracing: server.Tracing{Provider: sdktrace.NewTracerProvider()}}); err == nil || !strings.Contains(err.Error(), "server.TraceIDs") {
+	if _, err := server.New(server.Config{Agent: desk, Tracing: server.Tracing{Provider: sdktrace.NewTracerProvider()}, Settings: &teamv1.ServerSettings{Grpc: "127.0.0.1:0", Http: "127.0.0.1:0"}}); err == nil || !strings.Contains(err.Error(), "server.TraceIDs") {
 		t.Errorf("a provider without TraceIDs: %v", err)
 	}
 }

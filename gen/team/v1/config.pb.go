@@ -7436,7 +7436,7 @@ var File_team_v1_config_proto protoreflect.FileDescriptor
 
 const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
-	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\"\xcf\r\n" +
+	"\x14team/v1/config.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x12team/v1/info.proto\x1a\x14team/v1/limits.proto\x1a\x15team/v1/setting.proto\"\xcf\r\n" +
 	"\fServerConfig\x12\xcf\x01\n" +
 	"\aversion\x18\x01 \x01(\tB\xb4\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
 	"\x0econfig.version\x1a\x99\x01this in ['v1', 'v2'] ? '' : this == '' ? 'version is missing; add version: v1 as the first line' : 'version \"' + this + '\" is unknown; write version: v1'R\aversion\x12\x80\x02\n" +
@@ -8053,15 +8053,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xa3%\n" +
-	"\x0eServerSettings\x12\xf9\x01\n" +
-	"\x04http\x18\x01 \x01(\tB\xe4\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
-	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04http\x12\x8b\x02\n" +
-	"\x04grpc\x18\x02 \x01(\tB\xf6\x01\xbaH\xf2\x01\xba\x01\xee\x01\n" +
-	"\vserver.grpc\x12Sgrpc must be HOST:PORT with a port up to 65535, or off; for example 127.0.0.1:50051\x1a\x89\x01this in ['', 'off'] || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\x04grpc\x12#\n" +
-	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xdd\x01\n" +
-	"\x05store\x18\x04 \x01(\tB\xc6\x01\xbaH\xbf\x01\xba\x01\xbb\x01\n" +
-	"\fserver.store\x12Hunknown store; use memory:, sqlite:FILE or postgres://USER@HOST/DATABASE\x1aathis in ['', 'memory:'] || this.matches('^sqlite:.+$') || this.matches('^postgres(ql)?://[^ ]+$')\x80\x01\x01R\x05store\x12'\n" +
+	"\x0f_strict_members\"\x98&\n" +
+	"\x0eServerSettings\x12\x8f\x02\n" +
+	"\x04http\x18\x01 \x01(\tB\xfa\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
+	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')\xca\xf3\x18\x0e127.0.0.1:8080\xd0\xf3\x18\x01R\x04http\x12\xa2\x02\n" +
+	"\x04grpc\x18\x02 \x01(\tB\x8d\x02\xbaH\xf2\x01\xba\x01\xee\x01\n" +
+	"\vserver.grpc\x12Sgrpc must be HOST:PORT with a port up to 65535, or off; for example 127.0.0.1:50051\x1a\x89\x01this in ['', 'off'] || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')\xca\xf3\x18\x0f127.0.0.1:50051\xd0\xf3\x18\x01R\x04grpc\x12#\n" +
+	"\rdefault_agent\x18\x03 \x01(\tR\fdefaultAgent\x12\xe1\x01\n" +
+	"\x05store\x18\x04 \x01(\tB\xca\x01\xbaH\xbf\x01\xba\x01\xbb\x01\n" +
+	"\fserver.store\x12Hunknown store; use memory:, sqlite:FILE or postgres://USER@HOST/DATABASE\x1aathis in ['', 'memory:'] || this.matches('^sqlite:.+$') || this.matches('^postgres(ql)?://[^ ]+$')\xd0\xf3\x18\x01\x80\x01\x01R\x05store\x12'\n" +
 	"\x04auth\x18\x05 \x01(\v2\x13.team.v1.AuthConfigR\x04auth\x125\n" +
 	"\bprotocol\x18\v \x01(\v2\x19.team.v1.ProtocolSettingsR\bprotocol\x12\xfb\x01\n" +
 	"\n" +
@@ -8069,40 +8069,40 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x11server.public_url\x12hpublic_url must be an http or https address without a slash at its end; for example https://team.example\x1aTthis == '' || (this.matches('^https?://[^/?#@ ]+(/[^?#]*[^/?#])?$') && this.isUri())R\tpublicUrl\x12\xbd\x01\n" +
 	"\vpublic_grpc\x18\a \x01(\tB\x9b\x01\xbaH\x97\x01\xba\x01\x93\x01\n" +
 	"\x12server.public_grpc\x12;public_grpc must be HOST:PORT; for example team.example:443\x1a@this == '' || (this.isHostAndPort(true) && !this.endsWith(':0'))R\n" +
-	"publicGrpc\x12\x99\x01\n" +
-	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationB`\xbaH]\xba\x01Z\n" +
-	"\x10server.retention\x12/retention must be more than 0; for example 168h\x1a\x15this > duration('0s')R\tretention\x12\xdb\x01\n" +
-	"\fstore_listen\x18\t \x01(\tB\xb7\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
-	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')\x80\x01\x01R\vstoreListen\x12)\n" +
+	"publicGrpc\x12\xa5\x01\n" +
+	"\tretention\x18\b \x01(\v2\x19.google.protobuf.DurationBl\xbaH]\xba\x01Z\n" +
+	"\x10server.retention\x12/retention must be more than 0; for example 168h\x1a\x15this > duration('0s')\xca\xf3\x18\x04168h\xd0\xf3\x18\x01R\tretention\x12\xdf\x01\n" +
+	"\fstore_listen\x18\t \x01(\tB\xbb\x01\xbaH\xb0\x01\xba\x01\xac\x01\n" +
+	"\x13server.store_listen\x12^store_listen must be postgres://USER@HOST/DATABASE; for example the database behind the pooler\x1a5this == '' || this.matches('^postgres(ql)?://[^ ]+$')\xd0\xf3\x18\x01\x80\x01\x01R\vstoreListen\x12)\n" +
 	"\x04push\x18\n" +
 	" \x01(\v2\x15.team.v1.PushSettingsR\x04push\x122\n" +
 	"\asigning\x18\f \x01(\v2\x18.team.v1.SigningSettingsR\asigning\x12\xba\x01\n" +
 	"\x0ftrusted_proxies\x18\r \x03(\tB\x90\x01\xbaH\x8c\x01\xba\x01\x88\x01\n" +
 	"\x16server.trusted_proxies\x12Etrusted_proxies must be IP addresses or CIDRs; for example 10.0.0.0/8\x1a'this.all(p, p.isIp() || p.isIpPrefix())R\x0etrustedProxies\x121\n" +
-	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12\x91\x02\n" +
-	"\vdeduplicate\x18\x1e \x01(\tB\xee\x01\xbaH\xea\x01\xba\x01\xe6\x01\n" +
-	"\x12server.deduplicate\x12Gdeduplicate must be off, or a duration from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))R\vdeduplicate\x12)\n" +
+	"\astreams\x18\x0e \x01(\v2\x17.team.v1.StreamSettingsR\astreams\x12\x9c\x02\n" +
+	"\vdeduplicate\x18\x1e \x01(\tB\xf9\x01\xbaH\xea\x01\xba\x01\xe6\x01\n" +
+	"\x12server.deduplicate\x12Gdeduplicate must be off, or a duration from 1m to 720h; for example 24h\x1a\x86\x01this in ['', 'off'] || (this.matches('^[0-9]{1,6}(s|m|h)$') && duration(this) >= duration('1m') && duration(this) <= duration('720h'))\xca\xf3\x18\x0324h\xd0\xf3\x18\x01R\vdeduplicate\x12)\n" +
 	"\x04cors\x18\x15 \x01(\v2\x15.team.v1.CorsSettingsR\x04cors\x12)\n" +
 	"\x04card\x18\x14 \x01(\v2\x15.team.v1.CardSettingsR\x04card\x12\xf7\x01\n" +
 	"\baccounts\x18\x1f \x03(\v2%.team.v1.ServerSettings.AccountsEntryB\xb3\x01\xbaH\xaf\x01\x9a\x01\xab\x01\"\xa8\x01\xba\x01\xa4\x01\n" +
 	"\x10accounts.account\x12]this cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, first a letter or a digit\x1a1this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$')R\baccounts\x12/\n" +
 	"\x06egress\x18) \x01(\v2\x17.team.v1.EgressSettingsR\x06egress\x12.\n" +
-	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x12$\n" +
-	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsR\x03tls\x12;\n" +
+	"\x06limits\x18* \x01(\v2\x16.team.v1.LimitSettingsR\x06limits\x12*\n" +
+	"\x03tls\x18( \x01(\v2\x12.team.v1.ServerTlsB\x04\xd0\xf3\x18\x01R\x03tls\x12A\n" +
 	"\n" +
-	"encryption\x18+ \x01(\v2\x1b.team.v1.EncryptionSettingsR\n" +
-	"encryption\x12\x85\x02\n" +
-	"\ametrics\x18, \x01(\tB\xea\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
-	"\x0eserver.metrics\x12Mmetrics must be HOST:PORT with a port up to 65535; for example 127.0.0.1:9464\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')R\ametrics\x126\n" +
-	"\x17metrics_beyond_loopback\x18- \x01(\bR\x15metricsBeyondLoopback\x12)\n" +
-	"\x04keep\x18. \x01(\v2\x15.team.v1.KeepSettingsR\x04keep\x12&\n" +
+	"encryption\x18+ \x01(\v2\x1b.team.v1.EncryptionSettingsB\x04\xd0\xf3\x18\x01R\n" +
+	"encryption\x12\x89\x02\n" +
+	"\ametrics\x18, \x01(\tB\xee\x01\xbaH\xe6\x01\xba\x01\xe2\x01\n" +
+	"\x0eserver.metrics\x12Mmetrics must be HOST:PORT with a port up to 65535; for example 127.0.0.1:9464\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')\xd0\xf3\x18\x01R\ametrics\x12<\n" +
+	"\x17metrics_beyond_loopback\x18- \x01(\bB\x04\xd0\xf3\x18\x01R\x15metricsBeyondLoopback\x12/\n" +
+	"\x04keep\x18. \x01(\v2\x15.team.v1.KeepSettingsB\x04\xd0\xf3\x18\x01R\x04keep\x12&\n" +
 	"\x03log\x18/ \x01(\v2\x14.team.v1.LogSettingsR\x03log\x12\xb8\x01\n" +
 	"\vdrain_delay\x180 \x01(\v2\x19.google.protobuf.DurationB|\xbaHy\xba\x01v\n" +
 	"\x12server.drain_delay\x12-drain_delay must be 0s to 10m; for example 5s\x1a1this >= duration('0s') && this <= duration('10m')R\n" +
-	"drainDelay\x12\xd0\x01\n" +
-	"\x10shutdown_timeout\x181 \x01(\v2\x19.google.protobuf.DurationB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
-	"\x17server.shutdown_timeout\x123shutdown_timeout must be 1s to 10m; for example 20s\x1a1this >= duration('1s') && this <= duration('10m')R\x0fshutdownTimeout\x122\n" +
-	"\atracing\x182 \x01(\v2\x18.team.v1.TracingSettingsR\atracing\x1aS\n" +
+	"drainDelay\x12\xd7\x01\n" +
+	"\x10shutdown_timeout\x181 \x01(\v2\x19.google.protobuf.DurationB\x90\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
+	"\x17server.shutdown_timeout\x123shutdown_timeout must be 1s to 10m; for example 20s\x1a1this >= duration('1s') && this <= duration('10m')\xca\xf3\x18\x0320sR\x0fshutdownTimeout\x128\n" +
+	"\atracing\x182 \x01(\v2\x18.team.v1.TracingSettingsB\x04\xd0\xf3\x18\x01R\atracing\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc8\a\xbaH\xc4\a\x1a\xc8\x01\n" +
@@ -8118,22 +8118,22 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vkeep.boards\x121keep.boards must be 1h or more; for example 2160h\x1a\x16this >= duration('1h')R\x06boards\x12\x8d\x01\n" +
 	"\x05audit\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\\\xbaHY\xba\x01V\n" +
 	"\n" +
-	"keep.audit\x120keep.audit must be 1h or more; for example 8760h\x1a\x16this >= duration('1h')R\x05audit\"\xb0\x02\n" +
-	"\vLogSettings\x12\x81\x01\n" +
-	"\x05level\x18\x01 \x01(\tBk\xbaHh\xba\x01e\n" +
-	"\tlog.level\x12(level must be debug, info, warn or error\x1a.this in ['', 'debug', 'info', 'warn', 'error']R\x05level\x12k\n" +
-	"\x06format\x18\x02 \x01(\tBS\xbaHP\xba\x01M\n" +
+	"keep.audit\x120keep.audit must be 1h or more; for example 8760h\x1a\x16this >= duration('1h')R\x05audit\"\xc7\x02\n" +
+	"\vLogSettings\x12\x89\x01\n" +
+	"\x05level\x18\x01 \x01(\tBs\xbaHh\xba\x01e\n" +
+	"\tlog.level\x12(level must be debug, info, warn or error\x1a.this in ['', 'debug', 'info', 'warn', 'error']\xca\xf3\x18\x04infoR\x05level\x12z\n" +
+	"\x06format\x18\x02 \x01(\tBb\xbaHP\xba\x01M\n" +
 	"\n" +
-	"log.format\x12\x1eformat must be console or json\x1a\x1fthis in ['', 'console', 'json']R\x06format\x120\n" +
-	"\bsampling\x18\x03 \x01(\v2\x14.team.v1.LogSamplingR\bsampling\"\x8a\x04\n" +
-	"\vLogSampling\x12o\n" +
-	"\x05first\x18\x01 \x01(\x05BT\xbaHQ\xba\x01N\n" +
-	"\x12log.sampling.first\x12\x1afirst must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x00R\x05first\x88\x01\x01\x12\x83\x01\n" +
+	"log.format\x12\x1eformat must be console or json\x1a\x1fthis in ['', 'console', 'json']\xca\xf3\x18\aconsole\xd0\xf3\x18\x01R\x06format\x120\n" +
+	"\bsampling\x18\x03 \x01(\v2\x14.team.v1.LogSamplingR\bsampling\"\xa1\x04\n" +
+	"\vLogSampling\x12u\n" +
+	"\x05first\x18\x01 \x01(\x05BZ\xbaHQ\xba\x01N\n" +
+	"\x12log.sampling.first\x12\x1afirst must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000\xca\xf3\x18\x0220H\x00R\x05first\x88\x01\x01\x12\x8a\x01\n" +
 	"\n" +
-	"thereafter\x18\x02 \x01(\x05B^\xbaH[\xba\x01X\n" +
-	"\x17log.sampling.thereafter\x12\x1fthereafter must be 0 to 1000000\x1a\x1cthis >= 0 && this <= 1000000H\x01R\n" +
-	"thereafter\x88\x01\x01\x12\x1d\n" +
-	"\aenabled\x18\x03 \x01(\bH\x02R\aenabled\x88\x01\x01:\xbf\x01\xbaH\xbb\x01\x1a\xb8\x01\n" +
+	"thereafter\x18\x02 \x01(\x05Be\xbaH[\xba\x01X\n" +
+	"\x17log.sampling.thereafter\x12\x1fthereafter must be 0 to 1000000\x1a\x1cthis >= 0 && this <= 1000000\xca\xf3\x18\x03100H\x01R\n" +
+	"thereafter\x88\x01\x01\x12'\n" +
+	"\aenabled\x18\x03 \x01(\bB\b\xca\xf3\x18\x04trueH\x02R\aenabled\x88\x01\x01:\xbf\x01\xbaH\xbb\x01\x1a\xb8\x01\n" +
 	"\flog.sampling\x12Wfirst and thereafter have no effect with enabled: false; remove them, or remove enabled\x1aO!has(this.enabled) || this.enabled || !has(this.first) && !has(this.thereafter)B\b\n" +
 	"\x06_firstB\r\n" +
 	"\v_thereafterB\n" +
@@ -8167,17 +8167,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bREQUIRED\x10\x02\"\x82\x01\n" +
 	"\x0eEgressSettings\x12p\n" +
 	"\x05allow\x18\x01 \x03(\tBZ\xbaHW\xba\x01T\n" +
-	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\xed\a\n" +
+	"\fegress.allow\x121egress.allow has more than 256 entries; use CIDRs\x1a\x11size(this) <= 256R\x05allow\"\x95\b\n" +
 	"\rLimitSettings\x120\n" +
-	"\aaccount\x18\x01 \x01(\v2\x16.team.v1.AccountLimitsR\aaccount\x12\x90\x01\n" +
-	"\x0fmax_connections\x18\x02 \x01(\x05Bb\xbaH_\xba\x01\\\n" +
-	"\x16limits.max_connections\x12$max_connections must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x00R\x0emaxConnections\x88\x01\x01\x12\xbe\x01\n" +
-	"\x1bmax_connections_per_address\x18\x03 \x01(\x05Bz\xbaHw\xba\x01t\n" +
-	"\"limits.max_connections_per_address\x120max_connections_per_address must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000H\x01R\x18maxConnectionsPerAddress\x88\x01\x01\x12\xad\x01\n" +
-	"\x10max_upload_bytes\x18\x04 \x01(\x03B~\xbaH{\xba\x01x\n" +
-	"\x17limits.max_upload_bytes\x122max_upload_bytes must be 16777216 to 1099511627776\x1a)this >= 16777216 && this <= 1099511627776H\x02R\x0emaxUploadBytes\x88\x01\x01\x12z\n" +
-	"\tmax_calls\x18\x05 \x01(\x05BX\xbaHU\xba\x01R\n" +
-	"\x10limits.max_calls\x12\x1fmax_calls must be 16 to 1000000\x1a\x1dthis >= 16 && this <= 1000000H\x03R\bmaxCalls\x88\x01\x01\x12\xba\x01\n" +
+	"\aaccount\x18\x01 \x01(\v2\x16.team.v1.AccountLimitsR\aaccount\x12\x99\x01\n" +
+	"\x0fmax_connections\x18\x02 \x01(\x05Bk\xbaH_\xba\x01\\\n" +
+	"\x16limits.max_connections\x12$max_connections must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000\xca\xf3\x18\x0510000H\x00R\x0emaxConnections\x88\x01\x01\x12\xc6\x01\n" +
+	"\x1bmax_connections_per_address\x18\x03 \x01(\x05B\x81\x01\xbaHw\xba\x01t\n" +
+	"\"limits.max_connections_per_address\x120max_connections_per_address must be 1 to 1000000\x1a\x1cthis >= 1 && this <= 1000000\xca\xf3\x18\x03256H\x01R\x18maxConnectionsPerAddress\x88\x01\x01\x12\xbb\x01\n" +
+	"\x10max_upload_bytes\x18\x04 \x01(\x03B\x8b\x01\xbaH{\xba\x01x\n" +
+	"\x17limits.max_upload_bytes\x122max_upload_bytes must be 16777216 to 1099511627776\x1a)this >= 16777216 && this <= 1099511627776\xca\xf3\x18\t268435456H\x02R\x0emaxUploadBytes\x88\x01\x01\x12\x82\x01\n" +
+	"\tmax_calls\x18\x05 \x01(\x05B`\xbaHU\xba\x01R\n" +
+	"\x10limits.max_calls\x12\x1fmax_calls must be 16 to 1000000\x1a\x1dthis >= 16 && this <= 1000000\xca\xf3\x18\x041024H\x03R\bmaxCalls\x88\x01\x01\x12\xba\x01\n" +
 	"\x13max_bytes_in_flight\x18\x06 \x01(\x03B\x85\x01\xbaH\x81\x01\xba\x01~\n" +
 	"\x1alimits.max_bytes_in_flight\x125max_bytes_in_flight must be 33554432 to 1099511627776\x1a)this >= 33554432 && this <= 1099511627776H\x04R\x10maxBytesInFlight\x88\x01\x01B\x12\n" +
 	"\x10_max_connectionsB\x1e\n" +
@@ -8241,9 +8241,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\tB\xc2\x01\xbaH\xbe\x01\xba\x01\xba\x01\n" +
 	"\x0fcard.interfaces\x12binterfaces must be JSONRPC, HTTP+JSON or GRPC, each at most once; for example [HTTP+JSON, JSONRPC]\x1aCthis.all(i, i in ['JSONRPC', 'HTTP+JSON', 'GRPC']) && this.unique()R\n" +
-	"interfaces\"9\n" +
-	"\fPushSettings\x12\x1d\n" +
-	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01B\n" +
+	"interfaces\"C\n" +
+	"\fPushSettings\x12'\n" +
+	"\aenabled\x18\x01 \x01(\bB\b\xca\xf3\x18\x04trueH\x00R\aenabled\x88\x01\x01B\n" +
 	"\n" +
 	"\b_enabled\"\xe8\x01\n" +
 	"\x0fSigningSettings\x12\xd4\x01\n" +
@@ -8272,20 +8272,20 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a;\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb6\x01\n" +
-	"\x10ProtocolSettings\x12\x16\n" +
-	"\x04v0_3\x18\x01 \x01(\bH\x00R\x03v03\x88\x01\x01\x12%\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc0\x01\n" +
+	"\x10ProtocolSettings\x12 \n" +
+	"\x04v0_3\x18\x01 \x01(\bB\b\xca\xf3\x18\x04trueH\x00R\x03v03\x88\x01\x01\x12%\n" +
 	"\x0estrict_version\x18\x02 \x01(\bR\rstrictVersion\x12(\n" +
 	"\x10require_team_run\x18\x03 \x01(\bR\x0erequireTeamRun\x120\n" +
 	"\x14refuse_while_working\x18\x04 \x01(\bR\x12refuseWhileWorkingB\a\n" +
-	"\x05_v0_3\"\xf8\x02\n" +
+	"\x05_v0_3\"\x86\x03\n" +
 	"\x0eStreamSettings\x12:\n" +
-	"\x05close\x18\x01 \x01(\x0e2\x1a.team.v1.StreamClose.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05close\x12\x81\x01\n" +
-	"\bper_task\x18\x02 \x01(\x05Ba\xbaH^\xba\x01[\n" +
-	"\x10streams.per_task\x12*per_task must be 1 to 100000; or remove it\x1a\x1bthis >= 1 && this <= 100000H\x00R\aperTask\x88\x01\x01\x12\x89\x01\n" +
+	"\x05close\x18\x01 \x01(\x0e2\x1a.team.v1.StreamClose.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05close\x12\x87\x01\n" +
+	"\bper_task\x18\x02 \x01(\x05Bg\xbaH^\xba\x01[\n" +
+	"\x10streams.per_task\x12*per_task must be 1 to 100000; or remove it\x1a\x1bthis >= 1 && this <= 100000\xca\xf3\x18\x0264H\x00R\aperTask\x88\x01\x01\x12\x91\x01\n" +
 	"\n" +
-	"per_caller\x18\x03 \x01(\x05Be\xbaHb\xba\x01_\n" +
-	"\x12streams.per_caller\x12,per_caller must be 1 to 100000; or remove it\x1a\x1bthis >= 1 && this <= 100000H\x01R\tperCaller\x88\x01\x01B\v\n" +
+	"per_caller\x18\x03 \x01(\x05Bm\xbaHb\xba\x01_\n" +
+	"\x12streams.per_caller\x12,per_caller must be 1 to 100000; or remove it\x1a\x1bthis >= 1 && this <= 100000\xca\xf3\x18\x041000H\x01R\tperCaller\x88\x01\x01B\v\n" +
 	"\t_per_taskB\r\n" +
 	"\v_per_caller\"W\n" +
 	"\vStreamClose\"H\n" +
@@ -8309,7 +8309,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04PARK\x10\x01\x12\n" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\f\n" +
-	"\bCONTINUE\x10\x03\"\xd0\x0e\n" +
+	"\bCONTINUE\x10\x03\"\xd7\x0e\n" +
 	"\tJwtIssuer\x12\x9e\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\x9f\x02\n" +
@@ -8323,10 +8323,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x0ejwt.algorithms\x12ealgorithms are RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 and EdDSA; remove others\x1althis.all(a, a in ['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'ES512', 'EdDSA'])R\n" +
 	"algorithms\x12\xeb\x01\n" +
 	"\bjwks_url\x18\x05 \x01(\tB\xcf\x01\xbaH\xcb\x01\xba\x01\xc7\x01\n" +
-	"\fjwt.jwks_url\x12Fjwks_url must be an https address; for example https://id.example/keys\x1aothis == '' || (this.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))') && this.isUri())R\ajwksUrl\x12\x92\x01\n" +
-	"\x06leeway\x18\x06 \x01(\v2\x19.google.protobuf.DurationB_\xbaH\\\xba\x01Y\n" +
+	"\fjwt.jwks_url\x12Fjwks_url must be an https address; for example https://id.example/keys\x1aothis == '' || (this.matches('^(https://|http://(localhost|127[.]0[.]0[.]1|[[]::1[]])(:|/|$))') && this.isUri())R\ajwksUrl\x12\x99\x01\n" +
+	"\x06leeway\x18\x06 \x01(\v2\x19.google.protobuf.DurationBf\xbaH\\\xba\x01Y\n" +
 	"\n" +
-	"jwt.leeway\x12\x18leeway must be 0s to 60s\x1a1this >= duration('0s') && this <= duration('60s')R\x06leeway\x12\xd0\x01\n" +
+	"jwt.leeway\x12\x18leeway must be 0s to 60s\x1a1this >= duration('0s') && this <= duration('60s')\xca\xf3\x18\x0330sR\x06leeway\x12\xd0\x01\n" +
 	"\aaccount\x18\a \x01(\tB\xb5\x01\xbaH\xb1\x01\xba\x01\xad\x01\n" +
 	"\vjwt.account\x12]this cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, first a letter or a digit\x1a?this == '' || this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$')R\aaccount\x12*\n" +
 	"\x06claims\x18\b \x01(\v2\x12.team.v1.JwtClaimsR\x06claims\x12\xd9\x01\n" +
@@ -8679,6 +8679,7 @@ func file_team_v1_config_proto_init() {
 	}
 	file_team_v1_info_proto_init()
 	file_team_v1_limits_proto_init()
+	file_team_v1_setting_proto_init()
 	file_team_v1_config_proto_msgTypes[2].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[3].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[7].OneofWrappers = []any{}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -50,7 +51,7 @@ func TestP11_StatementsOfASmallTask(t *testing.T) {
 			echo := &agent.Func{ID: "echo", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
 				return &a2av1.Message{Role: a2av1.Role_ROLE_AGENT, Parts: m.GetParts()}, nil
 			}}
-			srv, err := server.New(server.Config{Agent: echo, HTTP: "127.0.0.1:0", Store: s})
+			srv, err := server.New(server.Config{Agent: echo, Store: s, Settings: &teamv1.ServerSettings{Http: "127.0.0.1:0"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ type Server struct {
 func Open(t testing.TB, at rig.Place, file string, llm *fakellm.Server) *Server {
 	t.Helper()
 	env := map[string]string{
-		"LLM": llm.URL, "ANN": rig.Key("acme", "ann").SHA256, "BOB": rig.Key("acme", "bob").SHA256, "EVE": rig.Key("other", "eve").SHA256,
+		"LLM": llm.URL, "ANN": rig.Key("acme", "ann").GetSha256(), "BOB": rig.Key("acme", "bob").GetSha256(), "EVE": rig.Key("other", "eve").GetSha256(),
 	}
 	def, err := config.Loader{Env: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}.Parse("team.yaml", []byte(file))
 	if err != nil {

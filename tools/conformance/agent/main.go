@@ -19,14 +19,17 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/conformance"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
 func main() {
-	http := flag.String("http", server.DefaultHTTP, "address for REST, JSON-RPC and cards; port 0 selects a free port")
-	grpc := flag.String("grpc", server.DefaultGRPC, "address for gRPC; port 0 selects a free port")
+	http := flag.String("http", "127.0.0.1:8080", "address for REST, JSON-RPC and cards; port 0 selects a free port")
+	grpc := flag.String("grpc", "127.0.0.1:50051", "address for gRPC; port 0 selects a free port")
 	streamTimeout := flag.Duration("stream-timeout", 2*time.Second, "how long the kit waits for a stream")
 	optional := flag.Bool("optional", false, "require keys, and have an extended card")
 	noPush := flag.Bool("no-push", false, "have no push notifications")
@@ -35,13 +38,15 @@ func main() {
 	defer stop()
 	config := server.Config{
 		Agent: conformance.New(conformance.Config{ID: "kit", StreamTimeout: *streamTimeout}),
-		HTTP:  *http, GRPC: *grpc,
-		NoV03:  true,                                            // the kit for 1.0 reports the keys of 0.3 in a card as errors
-		Egress: []string{"127.0.0.0/8", "::1/128", "localhost"}, // the kits receive webhooks on loopback
-		NoPush: *noPush,
+		Settings: &teamv1.ServerSettings{
+			Http: *http, Grpc: *grpc,
+			Protocol: &teamv1.ProtocolSettings{V0_3: proto.Bool(false)},                              // the kit for 1.0 reports the keys of 0.3 in a card as errors
+			Egress:   &teamv1.EgressSettings{Allow: []string{"127.0.0.0/8", "::1/128", "localhost"}}, // the kits receive webhooks on loopback
+			Push:     &teamv1.PushSettings{Enabled: proto.Bool(!*noPush)},
+		},
 	}
 	if *optional {
-		config.Keys = keys
+		config.Settings.Auth = &teamv1.AuthConfig{ApiKeys: keys}
 		config.ExtendedCards = func(string) []a2a.ExtendedCard {
 			return []a2a.ExtendedCard{{Description: "The extended card of the agent for conformance kits."}}
 		}
@@ -54,10 +59,10 @@ func main() {
 }
 
 // keys are those of the constants in tools/conformance/acts.go.
-var keys = []server.APIKey{
-	{Name: "runner", Account: "acts", SHA256: hash("acts-runner")},
-	{Name: "other", Account: "other", SHA256: hash("acts-other")},
-	{Name: "limited", Account: "acts", SHA256: hash("acts-limited"), Permissions: a2a.PermissionHalt},
+var keys = []*teamv1.ApiKey{
+	{Name: "runner", Account: "acts", Sha256: hash("acts-runner")},
+	{Name: "other", Account: "other", Sha256: hash("acts-other")},
+	{Name: "limited", Account: "acts", Sha256: hash("acts-limited"), Permissions: []teamv1.Permission_Value{teamv1.Permission_HALT}},
 }
 
 func hash(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
