@@ -49,7 +49,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 		return err
 	}
 	now := s.Now()
-	return errors.Join(s.deleteOld(ctx, now), s.deleteUnkept(ctx, now), s.costs.Sum(ctx, now))
+	return errors.Join(s.deleteOld(ctx, now), s.deleteUnkept(ctx, now), s.SumCosts(ctx, now))
 }
 
 // deleteOld deletes what Sweep deletes, except costs.

@@ -89,9 +89,9 @@ func (s *Costs) Costs(ctx context.Context, q cost.Query) ([]cost.Sum, error) {
 	return db.List(ctx, s.DB.Reader(), scanCost, text+` GROUP BY 1, account, path, team, model`, args...)
 }
 
-// Sum adds up the costs of runs that have ended, and the hours of days that are long past, and
+// SumCosts adds up the costs of runs that have ended, and the hours of days that are long past, and
 // deletes sums that are older than the store keeps them.
-func (s *Costs) Sum(ctx context.Context, now time.Time) error {
+func (s *Costs) SumCosts(ctx context.Context, now time.Time) error {
 	hourly := cost.DayOf(cost.HourOf(now.Add(-cost.Hourly)))
 	for _, of := range []struct {
 		rows   string
