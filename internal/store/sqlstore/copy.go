@@ -57,7 +57,7 @@ var ErrPartial = errors.New("empty the target before the next try")
 // checkEmpty returns an error if there is something in the store.
 func (s *Store) checkEmpty(ctx context.Context) error {
 	for _, t := range tables {
-		n, err := db.Value[int](ctx, s.db.Reader(), `SELECT count(*) FROM (SELECT 1 FROM `+t.Name+` LIMIT 1) AS first`)
+		n, err := db.Value[int](ctx, s.db.Reader(), `SELECT count(*) FROM (SELECT 1 FROM `+t+` LIMIT 1) AS first`)
 		if err != nil {
 			return err
 		}
@@ -81,16 +81,19 @@ func copyAll(ctx context.Context, from, to *Store) (rows int64, err error) {
 		n, err := copyTable(ctx, from.db, to.db, t)
 		rows += n
 		if err != nil {
-			return rows, fmt.Errorf("copy %s: %w", t.Name, err)
+			return rows, fmt.Errorf("copy %s: %w", t, err)
 		}
 	}
-	if err := to.free(ctx, from); err != nil {
-		return rows, err
+	for _, t := range admin.Versions {
+		err := to.db.Run(ctx, `DELETE FROM `+t)
+		if err == nil {
+			_, err = copyTable(ctx, from.db, to.db, t)
+		}
+		if err != nil {
+			return rows, fmt.Errorf("copy %s: %w", t, err)
+		}
 	}
-	if err := to.halts.TakeVersion(ctx, from.halts); err != nil {
-		return rows, err
-	}
-	return rows, to.catalog.TakeVersion(ctx, from.catalog)
+	return rows, to.AdoptOrphans(ctx) // of the servers that have used the source
 }
 
 // unused returns an error if another process may still be driving runs of the store.
@@ -105,26 +108,9 @@ func (s *Store) unused(ctx context.Context) error {
 	return nil
 }
 
-// free makes the runs due that were claimed or parked in the source of a copy.
-func (s *Store) free(ctx context.Context, from *Store) error {
-	driven, err := db.Values[string](ctx, from.db.Reader(), `SELECT id FROM run WHERE holder IS NOT NULL OR parked IS NOT NULL`)
-	if err != nil {
-		return err
-	}
-	return s.db.Do(ctx, func(ctx context.Context, q db.Querier) error {
-		for _, id := range driven {
-			if _, err := q.Exec(ctx, `UPDATE run SET due = $2 WHERE id = $1`, id, s.db.Millis()); err != nil {
-				return err
-			}
-		}
-		return db.Exec(ctx, q, db.With(push.ReleaseAll, s.db.Millis()))
-	})
-}
-
 // copyTable copies a table in batches, with one transaction for each.
-func copyTable(ctx context.Context, from, to *db.DB, t db.Table) (copied int64, err error) {
-	n := strings.Count(t.Columns, ",") + 1
-	insert := `INSERT INTO ` + t.Name + ` (` + t.Columns + `) VALUES (` + db.Numbered(1, n) + `)`
+func copyTable(ctx context.Context, from, to *db.DB, table string) (copied int64, err error) {
+	var insert string
 	var batch [][]any
 	size := 0
 	flush := func() error {
@@ -141,7 +127,12 @@ func copyTable(ctx context.Context, from, to *db.DB, t db.Table) (copied int64, 
 		return err
 	}
 	err = db.Each(ctx, from.Reader(), func() {}, func(r *sql.Rows) error {
-		row, dest := make([]any, n), make([]any, n)
+		columns, err := r.Columns()
+		if err != nil {
+			return err
+		}
+		insert = `INSERT INTO ` + table + ` (` + strings.Join(columns, ", ") + `) VALUES (` + db.Numbered(1, len(columns)) + `)`
+		row, dest := make([]any, len(columns)), make([]any, len(columns))
 		for i := range row {
 			dest[i] = &row[i]
 		}
@@ -156,7 +147,7 @@ func copyTable(ctx context.Context, from, to *db.DB, t db.Table) (copied int64, 
 			return nil
 		}
 		return flush()
-	}, `SELECT `+t.Columns+` FROM `+t.Name+` ORDER BY `+t.Key)
+	}, `SELECT * FROM `+table)
 	if err != nil {
 		return copied, err
 	}

@@ -24,15 +24,8 @@ import (
 // accountTopic is the topic of notifications that limits of accounts have changed, see catalogTopic.
 const accountTopic = "~account"
 
-// Tables are the tables of this package.
-var Tables = []db.Table{
-	{Name: "account_use", Columns: "root, day, account, epoch, held_tokens, held_micros, spent_tokens, spent_micros, before_tokens, before_micros", Key: "root, day"},
-	{Name: "account_day", Columns: "account, day, held_tokens, held_micros, spent_tokens, spent_micros", Key: "account, day"},
-	{Name: "shared_use", Columns: "task, scope, run, epoch, held_tokens, held_micros, spent_tokens, spent_micros", Key: "task, scope, run"},
-	{Name: "account_limits", Columns: "account, changed, changed_by, body", Key: "account"},
-	{Name: "request_rate", Columns: "owner, full_at", Key: "owner"},
-	{Name: "cost", Columns: "root, " + costKeys + ", seq, " + costColumns, Key: "root, " + costKeys},
-}
+// Tables are the tables of this package whose rows are copied with a store.
+var Tables = []string{"account_use", "account_day", "shared_use", "account_limits", "request_rate", "cost"}
 
 // DeleteRun are the statements that delete what belongs to a run, $1.
 var DeleteRun = []string{`DELETE FROM account_use WHERE root = $1`, `DELETE FROM shared_use WHERE task = $1`}

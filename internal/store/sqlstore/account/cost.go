@@ -103,11 +103,9 @@ func (s *Costs) SumCosts(ctx context.Context, now time.Time) error {
 		{`root > '' AND hour < $1 AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = cost.root AND run.ended IS NULL)`, math.MaxInt64, nil},
 		{`root = '' AND hour < $1 AND hour % 24 <> 0`, hourly, func(k *cost.Key) { k.Hour = cost.DayOf(k.Hour) }},
 	} {
-		for more := true; more; {
-			var err error
-			if more, err = s.moveCosts(ctx, of.rows, of.before, of.change); err != nil {
-				return err
-			}
+		err := db.Repeat(func() (more bool, err error) { return s.moveCosts(ctx, of.rows, of.before, of.change) })
+		if err != nil {
+			return err
 		}
 	}
 	return s.DB.Run(ctx, deleteCosts, cost.DayOf(cost.HourOf(now.Add(-cost.Kept))))

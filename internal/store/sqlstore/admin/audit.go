@@ -20,17 +20,11 @@ import (
 // Audits are the chains of the audit log. It implements audit.Store.
 type Audits struct{ DB *db.DB }
 
-// Tables are the tables of this package.
-var Tables = []db.Table{
-	{Name: "definition", Columns: "revision, at, body", Key: "revision"},
-	{Name: "halt", Columns: "kind, name, version, body", Key: "kind, name"},
-	{Name: "halt_task", Columns: "version, id, owner", Key: "version, id"},
-	{Name: "catalog", Columns: "id, version, created, changed, changed_by, account, body", Key: "id"},
-	{Name: "audit", Columns: "account, seq, id, hash, body", Key: "account, seq"},
-	{Name: "audit_head", Columns: "account, seq, hash, dropped, dropped_hash", Key: "account"},
-	{Name: "api_key", Columns: "id, hash, body", Key: "id"},
-	{Name: "owner_right", Columns: "owner, signer, issuer, expires_at", Key: "owner, signer"},
-}
+// Tables are the tables of this package whose rows are copied with a store.
+var Tables = []string{"definition", "halt", "halt_task", "catalog", "audit", "audit_head", "api_key", "owner_right"}
+
+// Versions are the tables of one row that counts changes.
+var Versions = []string{"halt_version", "catalog_version"}
 
 // Statements of the tables audit and audit_head.
 const (
@@ -128,7 +122,7 @@ func (s *Audits) Trim(ctx context.Context, now time.Time, keep time.Duration) er
 	accounts, err := s.AuditAccounts(ctx)
 	errs := []error{err}
 	for _, account := range accounts {
-		err := s.trimAccount(ctx, account, now, keep)
+		err := db.Repeat(func() (more bool, err error) { return s.trimChain(ctx, account, now, keep) })
 		if errors.Is(err, audit.ErrBroken) {
 			s.DB.Log.Error("the audit log was changed outside of the server, and is not deleted; compare it with a backup", zap.String("account", account), zap.Error(err))
 			continue
@@ -136,15 +130,6 @@ func (s *Audits) Trim(ctx context.Context, now time.Time, keep time.Duration) er
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// trimAccount deletes the records of an account that are older than keep.
-func (s *Audits) trimAccount(ctx context.Context, account string, now time.Time, keep time.Duration) error {
-	for {
-		if more, err := s.trimChain(ctx, account, now, keep); !more || err != nil {
-			return err
-		}
-	}
 }
 
 // trimChain deletes a batch of the oldest records of an account. more reports

@@ -25,7 +25,6 @@ type Catalog struct{ DB *db.DB }
 const (
 	selectCatalog        = `SELECT id, version, created, changed, changed_by, account, body FROM catalog ORDER BY id`
 	selectCatalogVersion = `SELECT version FROM catalog_version`
-	setCatalogVersion    = `UPDATE catalog_version SET version = $1, change = ''`
 	nextCatalogVersion   = `UPDATE catalog_version SET version = $2, change = $3 WHERE version = $1`
 	deleteEntry          = `DELETE FROM catalog WHERE id = $1`
 	putEntry             = `INSERT INTO catalog (id, version, created, changed, changed_by, account, body) VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -73,15 +72,6 @@ func (s *Catalog) CatalogVersion(ctx context.Context) (int64, error) {
 func catalogVersion(ctx context.Context, q db.Querier, lock string) (version int64, err error) {
 	err = q.Scan(ctx, []any{&version}, selectCatalogVersion+lock)
 	return version, err
-}
-
-// TakeVersion sets the version to that of the catalog that was copied to this one.
-func (s *Catalog) TakeVersion(ctx context.Context, from *Catalog) error {
-	version, err := from.CatalogVersion(ctx)
-	if err != nil {
-		return err
-	}
-	return s.DB.Run(ctx, setCatalogVersion, version)
 }
 
 // ChangeCatalog implements catalog.Store.

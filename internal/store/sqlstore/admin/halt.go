@@ -307,12 +307,3 @@ func LockVersion(ctx context.Context, q db.Querier, d *db.DB) error {
 	_, err := haltVersion(ctx, q, d.Lock)
 	return err
 }
-
-// TakeVersion sets the version to that of the halts that were copied to these.
-func (s *Halts) TakeVersion(ctx context.Context, from *Halts) error {
-	version, err := from.HaltVersion(ctx)
-	if err != nil {
-		return err
-	}
-	return s.DB.Run(ctx, setHaltVersion, version)
-}

@@ -22,16 +22,10 @@ import (
 // topic is the topic of notifications that a board has changed; it is the same for all boards. No root task has such an id.
 const topic = "~board"
 
-// Tables are the tables of this package.
-var Tables = []db.Table{
-	{Name: "board_read", Columns: "account, team, reader, seq", Key: "account, team, reader"},
-	{Name: "board_event", Columns: "account, team, seq, op, digest, sender, recipient, sum, body", Key: "account, team, seq"},
-	{Name: "work_item_need", Columns: "account, team, needs, id", Key: "account, team, needs, id"},
-	{Name: "work_item", Columns: "account, team, id, n, state, priority, assignee, lease, sum, body", Key: "account, team, id"},
-	{Name: "board", Columns: "account, team, seq", Key: "account, team"},
-}
+// Tables are the tables of this package whose rows are copied with a store.
+var Tables = []string{"board_read", "board_event", "work_item_need", "work_item", "board"}
 
-// Boards are all boards of a database. It implements board.Store.
+// Boards are all boards of a database. It implements board.Store, but for Now.
 type Boards struct {
 	DB    *db.DB
 	swept board.Key // the board from which the last Trim has deleted; used by Trim only
@@ -63,9 +57,6 @@ LEFT JOIN work_item i ON i.account = b.account AND i.team = b.team WHERE b.accou
 ON CONFLICT (account, team, reader) DO UPDATE SET seq = excluded.seq WHERE board_read.seq < excluded.seq`
 	selectReader = `SELECT seq FROM board_read WHERE account = $1 AND team = $2 AND reader = $3`
 )
-
-// Now returns the time of the database.
-func (s *Boards) Now() time.Time { return s.DB.Now() }
 
 // ChangeBoard implements board.Store. It locks the row of the board while f runs.
 func (s *Boards) ChangeBoard(ctx context.Context, k board.Key, op board.Op, f func(board.View) (*board.Change, error)) (*teamv1.BoardEvent, error) {

@@ -53,5 +53,11 @@ func Flag(b bool) int64 {
 	return 0
 }
 
-// Table is a table of a store with its columns and its key, for copies of the store.
-type Table struct{ Name, Columns, Key string }
+// Repeat calls a step until it reports that nothing is left to do.
+func Repeat(step func() (more bool, err error)) error {
+	for {
+		if more, err := step(); err != nil || !more {
+			return err
+		}
+	}
+}

@@ -20,11 +20,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tables are the tables of this package.
-var Tables = []db.Table{
-	{Name: "push_config", Columns: "id, scope, config, owner, body, epoch, due, held, seen, part, tries, since, failing, ended, error, version", Key: "id, scope, config"},
-	{Name: "push_dead", Columns: "id, scope, config, seq, part, tries, error, at", Key: "id, scope, config, seq, part"},
-}
+// Tables are the tables of this package whose rows are copied with a store.
+var Tables = []string{"push_config", "push_dead"}
 
 // DeleteRun are the statements that delete what belongs to a run, $1.
 var DeleteRun = []string{`DELETE FROM push_dead WHERE id = $1`, `DELETE FROM push_config WHERE id = $1`}

@@ -17,12 +17,8 @@ import (
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Tables are the tables of this package.
-var Tables = []db.Table{
-	{Name: "inbox", Columns: "id, n, sum, body", Key: "id, n"},
-	{Name: "blob", Columns: "id, hash, body", Key: "id, hash"},
-	{Name: "event", Columns: "id, seq, scope, delta, sum, body", Key: "id, seq"},
-}
+// Tables are the tables of this package whose rows are copied with a store.
+var Tables = []string{"inbox", "blob", "event"}
 
 // DeleteRun are the statements that delete what belongs to a run, $1, and DeleteDeltas those that delete its streamed text.
 var (

@@ -268,7 +268,7 @@ func TestA_10_AnInputDuringAClaim(t *testing.T) {
 			if c.old {
 				// Its release is committed, and the process has not come to forget it.
 				old := claimedOne(t, s).Journal.(*journal)
-				err := s.db.Do(t.Context(), func(ctx context.Context, q db.Querier) error { return old.park(ctx, q, a2a.Park{Until: s.Now()}) })
+				err := s.db.Do(t.Context(), func(ctx context.Context, q db.Querier) error { return old.park(ctx, q, a2a.Park{Until: s.db.Now()}) })
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -115,7 +115,7 @@ func TestPostgres_A_16_ALockedRunIsNotAskedForWithoutPause(t *testing.T) {
 	if err != nil || len(claims) > 0 {
 		t.Fatalf("Claim = %v, %v", claims, err)
 	}
-	if left := next.Sub(s.Now()); left < 10*time.Millisecond {
+	if left := next.Sub(s.db.Now()); left < 10*time.Millisecond {
 		t.Errorf("the next claim is in %v", left)
 	}
 }

@@ -27,11 +27,7 @@ func (s *Runs) Forget(ctx context.Context, ended, deltas time.Time) error {
 
 // sweep deletes runs, or a part of their data, in batches.
 func (s *Runs) sweep(ctx context.Context, old string, before time.Time, texts []string) error {
-	for {
-		if more, err := s.sweepBatch(ctx, old, before.UnixMilli(), texts); err != nil || !more {
-			return err
-		}
-	}
+	return db.Repeat(func() (more bool, err error) { return s.sweepBatch(ctx, old, before.UnixMilli(), texts) })
 }
 
 // sweepBatch deletes a batch of runs, or a part of their data. more reports whether there may be further

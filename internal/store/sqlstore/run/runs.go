@@ -17,20 +17,14 @@ import (
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 )
 
-// Tables are the tables of this package.
-var Tables = []db.Table{
-	{Name: "request", Columns: "owner, message, agent, root, digest, id, n, at", Key: "owner, message, agent, root"},
-	{Name: "question", Columns: "id, seq, role, account", Key: "id, seq, role"},
-	{Name: "collaboration_slot", Columns: "team, slot, id", Key: "team, slot"},
-	{Name: "task", Columns: "id, owner, agent, agent_account, context_id, state, status_at, visible, brief, snap_seq, snap_sum, snap", Key: "id"},
-	{Name: "run", Columns: "id, owner, epoch, seq, bytes, inputs, due, ended, deltas, definition, push, parked, halted", Key: "id"},
-}
+// Tables are the tables of this package whose rows are copied with a store.
+var Tables = []string{"request", "question", "collaboration_slot", "task", "run"}
 
 // deleteRun are the statements that delete a run, $1, and all that belongs to it.
 var deleteRun = slices.Concat(record.DeleteRun, account.DeleteRun, push.DeleteRun,
 	[]string{`DELETE FROM request WHERE id = $1`, `DELETE FROM task WHERE id = $1`, `DELETE FROM run WHERE id = $1`})
 
-// Runs are the runs of a database. It implements engine.Leases.
+// Runs are the runs of a database. It implements engine.Leases, but for Now and Ready.
 type Runs struct {
 	db     *db.DB
 	pushes *push.Pushes
@@ -65,12 +59,6 @@ func New(d *db.DB, pushes *push.Pushes) *Runs {
 	d.Listen(s)
 	return s
 }
-
-// Now returns the time of the database.
-func (s *Runs) Now() time.Time { return s.db.Now() }
-
-// Ready returns why writes fail at the moment, nil if they do not.
-func (s *Runs) Ready() error { return s.db.Ready() }
 
 // Stale reports whether recorded claims may belong to a process that has exited, see AdoptOrphans.
 func (s *Runs) Stale() bool { return s.stale.Load() }

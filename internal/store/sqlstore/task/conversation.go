@@ -19,12 +19,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tables are the tables of this package.
-var Tables = []db.Table{
-	{Name: "conversation", Columns: "owner, context_id, last, used", Key: "owner, context_id"},
-	{Name: "history", Columns: "owner, context_id, path, n, task, sum, body", Key: "owner, context_id, path, n"},
-	{Name: "conversation_state", Columns: "owner, context_id, path, n, sum, body", Key: "owner, context_id, path, n"},
-}
+// Tables are the tables of this package whose rows are copied with a store.
+var Tables = []string{"conversation", "history", "conversation_state"}
 
 // Conversations are what runs remember of their contexts. It implements a2a.Conversations.
 type Conversations struct{ DB *db.DB }
@@ -229,11 +225,7 @@ var unusedThread = `used < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.owne
 
 // Forget deletes conversations to which nothing was added since a time, unless a task in them is open.
 func (s *Conversations) Forget(ctx context.Context, before time.Time) error {
-	for {
-		if more, err := s.forgetThreads(ctx, before.UnixMilli()); err != nil || !more {
-			return err
-		}
-	}
+	return db.Repeat(func() (more bool, err error) { return s.forgetThreads(ctx, before.UnixMilli()) })
 }
 
 // forgetThreads deletes a batch of conversations. more reports whether there may be further ones.
