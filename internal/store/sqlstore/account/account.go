@@ -180,8 +180,7 @@ func putUse(ctx context.Context, q db.Querier, r account.Run, row account.Row) e
 
 // dayOf returns the sums of an account for a day.
 func dayOf(ctx context.Context, q db.Querier, name, day string) (u account.Use, err error) {
-	err = q.Scan(ctx, []any{&u.Held.Tokens, &u.Held.Micros, &u.Spent.Tokens, &u.Spent.Micros},
-		selectDay, name, day)
+	err = q.Scan(ctx, []any{&u.Held.Tokens, &u.Held.Micros, &u.Spent.Tokens, &u.Spent.Micros}, selectDay, name, day)
 	if errors.Is(err, sql.ErrNoRows) {
 		return account.Use{}, nil
 	}

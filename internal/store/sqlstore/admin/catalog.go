@@ -88,18 +88,14 @@ func (s *Catalog) ChangeCatalog(ctx context.Context, version int64, c catalog.Ch
 		if n == 0 {
 			return alreadyOurs(ctx, q, next, change)
 		}
+		var stmts []db.Stmt
 		for _, id := range c.Delete {
-			if _, err := q.Exec(ctx, deleteEntry, id); err != nil {
-				return err
-			}
+			stmts = append(stmts, db.With(deleteEntry, id))
 		}
 		for _, e := range c.Put {
-			if _, err := q.Exec(ctx, putEntry,
-				e.ID, next, e.Created.UnixMilli(), e.Changed.UnixMilli(), e.ChangedBy, e.Account, e.Data); err != nil {
-				return err
-			}
+			stmts = append(stmts, db.With(putEntry, e.ID, next, e.Created.UnixMilli(), e.Changed.UnixMilli(), e.ChangedBy, e.Account, e.Data))
 		}
-		return nil
+		return db.Exec(ctx, q, stmts...)
 	})
 	if err != nil {
 		return 0, err

@@ -61,10 +61,7 @@ func (s *Halts) Halts(ctx context.Context) (halt.Snapshot, error) {
 			return halt.Snapshot{}, err
 		}
 		snap := halt.Snapshot{Version: before}
-		snap.Halts, err = db.List(ctx, q, func(rows *sql.Rows) (*teamv1.Halt, error) {
-			h, err := scanHalt(rows.Scan)
-			return h, err
-		}, selectHalts)
+		snap.Halts, err = db.List(ctx, q, func(rows *sql.Rows) (*teamv1.Halt, error) { return scanHalt(rows.Scan) }, selectHalts)
 		if err != nil {
 			return halt.Snapshot{}, err
 		}
@@ -250,12 +247,11 @@ func (s *Halts) AcknowledgeHalts(ctx context.Context, replica string, version in
 
 // recordHalted records what the halt with a version has stopped, if it is in force.
 func recordHalted(ctx context.Context, q db.Querier, version int64, tasks []halt.Task) error {
+	var stmts []db.Stmt
 	for _, t := range tasks {
-		if _, err := q.Exec(ctx, insertHalted, version, t.ID, t.Owner); err != nil {
-			return err
-		}
+		stmts = append(stmts, db.With(insertHalted, version, t.ID, t.Owner))
 	}
-	return nil
+	return db.Exec(ctx, q, stmts...)
 }
 
 // RecordHalted implements halt.Store.

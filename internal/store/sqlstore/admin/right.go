@@ -26,14 +26,11 @@ func (s *Keys) PutRights(ctx context.Context, list []auth.Right) error {
 	list = slices.SortedFunc(slices.Values(list), func(a, b auth.Right) int {
 		return cmp.Or(strings.Compare(a.Owner, b.Owner), strings.Compare(a.Source.Issuer, b.Source.Issuer), strings.Compare(a.Source.Key, b.Source.Key))
 	})
-	return s.DB.Do(ctx, func(ctx context.Context, q db.Querier) error {
-		for _, r := range list {
-			if _, err := q.Exec(ctx, putRight, r.Owner, r.Source.Key, r.Source.Issuer, r.Until.Unix()); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	var stmts []db.Stmt
+	for _, r := range list {
+		stmts = append(stmts, db.With(putRight, r.Owner, r.Source.Key, r.Source.Issuer, r.Until.Unix()))
+	}
+	return s.DB.Do(ctx, func(ctx context.Context, q db.Querier) error { return db.Exec(ctx, q, stmts...) })
 }
 
 // Rights implements auth.Store.

@@ -111,8 +111,7 @@ func (v *boardView) failed(err error) error {
 func (v *boardView) done(op board.Op) (*teamv1.BoardEvent, error) {
 	var seq, sum int64
 	var digest, body []byte
-	err := v.q.Scan(v.ctx, []any{&seq, &digest, &sum, &body},
-		selectOp, v.key.Account, v.key.Team, op.ID)
+	err := v.q.Scan(v.ctx, []any{&seq, &digest, &sum, &body}, selectOp, v.key.Account, v.key.Team, op.ID)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil //nolint:nilnil // it is new
@@ -141,12 +140,7 @@ func (v *boardView) Item(id string) (*teamv1.WorkItem, error) {
 
 // Dependents implements board.View.
 func (v *boardView) Dependents(id string) (ids []string, err error) {
-	err = db.Each(v.ctx, v.q, func() { ids = nil }, func(r *sql.Rows) error {
-		var other string
-		err := r.Scan(&other)
-		ids = append(ids, other)
-		return err
-	}, selectDependents, v.key.Account, v.key.Team, id)
+	ids, err = db.Values[string](v.ctx, v.q, selectDependents, v.key.Account, v.key.Team, id)
 	return ids, v.failed(err)
 }
 
@@ -156,8 +150,7 @@ func (v *boardView) Count() (items int, ended string, err error) {
 	if err != nil {
 		return 0, "", v.failed(err)
 	}
-	err = v.q.Scan(v.ctx, []any{&ended}, selectEnded,
-		v.key.Account, v.key.Team, int64(teamv1.WorkItem_STATE_COMPLETED))
+	err = v.q.Scan(v.ctx, []any{&ended}, selectEnded, v.key.Account, v.key.Team, int64(teamv1.WorkItem_STATE_COMPLETED))
 	if errors.Is(err, sql.ErrNoRows) {
 		return items, "", nil
 	}
@@ -168,8 +161,7 @@ func (v *boardView) Count() (items int, ended string, err error) {
 func (v *boardView) Message(seq int64) (*teamv1.BoardMessage, error) {
 	var sum int64
 	var body []byte
-	err := v.q.Scan(v.ctx, []any{&sum, &body},
-		selectMessage, v.key.Account, v.key.Team, seq)
+	err := v.q.Scan(v.ctx, []any{&sum, &body}, selectMessage, v.key.Account, v.key.Team, seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil //nolint:nilnil // the contract
 	}
@@ -198,8 +190,7 @@ func (v *boardView) write(op board.Op, c *board.Change) error {
 		db.With(deleteEvents, account, team, c.Event.GetSeq()-board.MaxEvents),
 	}
 	if c.Delete != "" {
-		texts = append(texts, db.With(deleteNeeds, account, team, c.Delete),
-			db.With(deleteItem, account, team, c.Delete))
+		texts = append(texts, db.With(deleteNeeds, account, team, c.Delete), db.With(deleteItem, account, team, c.Delete))
 	}
 	for _, it := range c.Put {
 		put, err := v.put(it)

@@ -142,14 +142,11 @@ func (s *Pushes) Insert(ctx context.Context, q db.Querier, root, scope string, p
 	if err := Room(ctx, q, p.Task.Owner); err != nil {
 		return err
 	}
-	if _, err := q.Exec(ctx, insert,
-		root, scope, p.Config.GetId(), p.Task.Owner, body, s.db.Millis(), p.Seen, p.Version, Epoch()); err != nil {
-		return err
-	}
+	stmts := []db.Stmt{db.With(insert, root, scope, p.Config.GetId(), p.Task.Owner, body, s.db.Millis(), p.Seen, p.Version, Epoch())}
 	if pushed == 0 {
-		_, err = q.Exec(ctx, markRun, root)
+		stmts = append(stmts, db.With(markRun, root))
 	}
-	return err
+	return db.Exec(ctx, q, stmts...)
 }
 
 // pushColumns are the columns that pushRow scans.

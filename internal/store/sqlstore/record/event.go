@@ -144,18 +144,14 @@ func Replay(ctx context.Context, q db.Querier, root string) (*project.Fold, []*t
 
 // Inbox reads the inbox of a run in order.
 func Inbox(ctx context.Context, q db.Querier, root string) ([]*teamv1.Inbound, error) {
-	var list []*teamv1.Inbound
-	err := db.Each(ctx, q, func() { list = nil }, func(r *sql.Rows) error {
+	return db.List(ctx, q, func(r *sql.Rows) (*teamv1.Inbound, error) {
 		var n, sum int64
 		var body []byte
 		if err := r.Scan(&n, &sum, &body); err != nil {
-			return err
+			return nil, err
 		}
-		in, err := decodeInbound(root, n, sum, body)
-		list = append(list, in)
-		return err
+		return decodeInbound(root, n, sum, body)
 	}, selectInbox, root)
-	return list, err
 }
 
 // errFound ends a scan before the last row.

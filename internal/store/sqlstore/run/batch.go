@@ -216,18 +216,14 @@ func (b *batch) end(ctx context.Context, q db.Querier) error {
 	if err := b.close(ctx, q); err != nil {
 		return err
 	}
-	if err := db.Exec(ctx, q, b.statements(inputs)...); err != nil {
-		return err
-	}
+	stmts := b.statements(inputs)
 	if inputs > 0 {
-		if _, err := q.Exec(ctx, deleteInbox, j.root); err != nil {
-			return err
-		}
+		stmts = append(stmts, db.With(deleteInbox, j.root))
 	}
 	if b.asking {
-		_, err = q.Exec(ctx, deleteQuestions, j.root)
+		stmts = append(stmts, db.With(deleteQuestions, j.root))
 	}
-	return err
+	return db.Exec(ctx, q, stmts...)
 }
 
 // close creates the tail of an end, which begins with the inputs that came too late.
@@ -397,10 +393,9 @@ func putSnapshot(ctx context.Context, q db.Querier, root string, seq int64, task
 	if err != nil {
 		return err
 	}
+	stmts := []db.Stmt{db.With(updateSnapshot, root, seq, r.sum, r.record)}
 	for _, v := range r.blobs {
-		if _, err := q.Exec(ctx, putBlob, root, v.Hash, v.Value); err != nil {
-			return err
-		}
+		stmts = append(stmts, db.With(putBlob, root, v.Hash, v.Value))
 	}
-	return db.Exec(ctx, q, db.With(updateSnapshot, root, seq, r.sum, r.record))
+	return db.Exec(ctx, q, stmts...)
 }

@@ -196,8 +196,7 @@ type request struct {
 // request finds a request within its window. The error is a2a.ErrNotFound.
 func (s *Intake) request(ctx context.Context, q db.Querier, owner, agent, root, message string) (request, error) {
 	var r request
-	err := q.Scan(ctx, []any{&r.id, &r.n, &r.digest},
-		selectRequest,
+	err := q.Scan(ctx, []any{&r.id, &r.n, &r.digest}, selectRequest,
 		owner, message, store.AgentOf(message, agent), root, s.expired(message, s.DB.Millis()))
 	return r, db.NotFound(err)
 }
@@ -379,14 +378,10 @@ func (p *put) insert(ctx context.Context, q db.Querier, n int64, free bool) erro
 			return db.Refuse(a2a.ErrReused)
 		}
 	}
-	if _, err := q.Exec(ctx, insertInput, p.root, n, db.SumOf(p.root, n, "", body), body); err != nil {
-		return err
-	}
+	count := db.With(countInput, p.root, n)
 	if free {
-		_, err = q.Exec(ctx, countInputDue, p.root, n, now)
-	} else {
-		_, err = q.Exec(ctx, countInput, p.root, n)
+		count = db.With(countInputDue, p.root, n, now)
 	}
 	p.n = n
-	return err
+	return db.Exec(ctx, q, db.With(insertInput, p.root, n, db.SumOf(p.root, n, "", body), body), count)
 }
