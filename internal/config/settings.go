@@ -1,17 +1,19 @@
 package config
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
 // Settings returns a copy of the settings of the server, for server.Config: without those that are secrets, and with paths
-// that do not depend on the folder of the file.
+// that do not depend on the folder of the file. Without a default agent it is the only team.
 func (c *Config) Settings() *teamv1.ServerSettings {
 	s := &teamv1.ServerSettings{}
 	proto.Merge(s, c.Server.GetServer())
-	s.Store, s.StoreListen, s.Encryption = "", "", nil
+	s.Store, s.StoreListen, s.Encryption, s.DefaultAgent = "", "", nil, c.DefaultAgent()
 	if allow := c.EgressAllow(); len(allow) > 0 {
 		s.Egress = &teamv1.EgressSettings{Allow: allow}
 	}
@@ -25,6 +27,26 @@ func (c *Config) Settings() *teamv1.ServerSettings {
 		i.Ca = c.optionalPath(i.GetCa())
 	}
 	return s
+}
+
+// DefaultAgent returns the agent that handles calls without a tenant: the configured one, else the only team of the file.
+// It returns "" if there is no such agent.
+func (c *Config) DefaultAgent() string {
+	if id := c.Server.GetServer().GetDefaultAgent(); id != "" {
+		return id
+	}
+	if ids := slices.DeleteFunc(c.TeamIDs(), func(id string) bool { return c.Addition(id) != "" }); len(ids) == 1 {
+		return ids[0]
+	}
+	return ""
+}
+
+// TeamIDs returns the ids of the teams, sorted. Without teams, it returns the ids of the agents that are served.
+func (c *Config) TeamIDs() []string {
+	if teams := c.Server.GetTeams(); len(teams) > 0 {
+		return sorted(teams)
+	}
+	return sorted(c.Used)
 }
 
 // optionalPath returns the path of a file, "" if it is not set.

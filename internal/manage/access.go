@@ -11,7 +11,8 @@ import (
 
 // Allows reports whether a caller may use an agent or team that is served. It implements a2a.Access.
 func (m *Manager) Allows(who a2a.Caller, id string) bool {
-	def := m.c.Live.Definition()
+	s := m.served.Load()
+	def := s.def
 	switch {
 	case !def.Used[id], who.Account == "": // only part of other agents or teams; not authenticated
 		return false
@@ -22,7 +23,7 @@ func (m *Manager) Allows(who a2a.Caller, id string) bool {
 	if def.Addition(id) == "" {
 		return access == nil || matches(access, who)
 	}
-	e := m.served.Load().entries[def.Addition(id)]
+	e := s.entries[def.Addition(id)]
 	return e != nil && allows(e, access, who)
 }
 
@@ -31,17 +32,18 @@ func (m *Manager) Allows(who a2a.Caller, id string) bool {
 // the API is allowed to its own account and to the accounts in its access; without authentication, to all. It
 // implements a2a.Access.
 func (m *Manager) AllowsRuns(account, id string) bool {
-	def := m.c.Live.Definition()
+	s := m.served.Load()
+	def := s.def
 	if m.c.Open || def.Addition(id) == "" {
 		return true
 	}
-	e := m.served.Load().entries[def.Addition(id)]
+	e := s.entries[def.Addition(id)]
 	return e != nil && (e.Account == account || slices.Contains(def.Access(id).GetAccounts(), account))
 }
 
 // HasPublicCard implements a2a.Access.
 func (m *Manager) HasPublicCard(id string) bool {
-	def := m.c.Live.Definition()
+	def := m.Served()
 	return def.Used[id] && def.HasPublicCard(id)
 }
 

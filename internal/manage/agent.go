@@ -69,7 +69,7 @@ func (m *Manager) GetAgent(ctx context.Context, req *teamv1.GetAgentRequest) (*t
 
 // ListAgents implements RegistryService.
 func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest) (*teamv1.ListAgentsResponse, error) {
-	def := m.c.Live.Definition()
+	def := m.Served()
 	var ids []string
 	for id := range def.Used {
 		if m.sees(ctx, id) && (req.GetKind() == "" || req.GetKind() == config.Kind(def.Server.GetAgents()[id])) {
@@ -129,7 +129,7 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 	if err := m.seek(ctx, id); err != nil {
 		return nil, err
 	}
-	def := m.c.Live.Definition()
+	def := m.Served()
 	if a := m.unserved(ctx, id); a != nil {
 		return a, nil
 	}
@@ -171,7 +171,7 @@ func (m *Manager) unserved(ctx context.Context, id string) *teamv1.RegisteredAge
 
 // info returns the self-description of an agent, or nil if it is not available.
 func (m *Manager) info(ctx context.Context, id string) *teamv1.AgentInfo {
-	a, err := m.c.Live.Get(id)
+	a, err := m.Get(id)
 	if err != nil {
 		return nil
 	}

@@ -30,8 +30,11 @@ func TestChecksAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func(ctx context.Context, limit time.Duration) error {
-		m := New(Config{Store: memory.New(memory.Config{}), File: file, Open: true, CheckTimeout: limit})
-		_, _, err := m.next(ctx, m.add(team, a2a.Caller{}, true), m.served.Load())
+		m, err := New(Config{Store: memory.New(memory.Config{}), File: file, Open: true, CheckTimeout: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = m.next(ctx, m.add(team, a2a.Caller{}, true), m.served.Load())
 		return err
 	}
 	if err := check(t.Context(), 0); err != nil {

@@ -14,7 +14,7 @@ import (
 // see them. all is false for the kinds
 // whose names are not all known here: accounts, and tools, whose names their servers choose.
 func (m *Manager) HaltNames(ctx context.Context, kind teamv1.HaltKind) (names []string, all bool) {
-	def := m.c.Live.Definition().Server
+	def := m.Served().Server
 	switch kind {
 	case teamv1.HaltKind_HALT_KIND_TEAM:
 		return m.seen(ctx, maps.Keys(def.GetTeams())), true
@@ -36,7 +36,7 @@ func (m *Manager) HaltNames(ctx context.Context, kind teamv1.HaltKind) (names []
 
 // ModelNames returns the name that the model with a key of the configuration has at its provider, if there is one.
 func (m *Manager) ModelNames(key string) []string {
-	if name := m.c.Live.Definition().Server.GetModels()[key].GetName(); name != "" {
+	if name := m.Served().Server.GetModels()[key].GetName(); name != "" {
 		return []string{name}
 	}
 	return nil

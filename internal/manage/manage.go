@@ -1,4 +1,5 @@
-// Package manage creates, changes and deletes teams and agents while the server runs. They are
+// Package manage holds the agents that are served, by id, and creates, changes and deletes teams and agents while the
+// server runs. Those are
 // stored in the catalog of the store, and every replica serves them in addition to those of the
 // configuration file.
 package manage
@@ -18,11 +19,12 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap"
 
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/logs"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -42,35 +44,6 @@ const (
 	setUp = 10 * time.Second
 )
 
-// Live holds what is served. Implementations are safe for concurrent use.
-type Live interface {
-	// Definition returns the configuration that is served.
-	Definition() *config.Config
-	// Get returns an agent by its id, or an *agent.Error.
-	Get(id string) (agent.Agent, error)
-	// Health returns the last known health of an agent, which is updated in the background.
-	Health(id string) *teamv1.Health
-	// Revision returns the revision of the definition of an agent, which covers
-	// everything that it reaches.
-	Revision(id string) string
-	// Prepare builds a file, and additions to it by name. Configurations that are
-	// already served are not built again. Until the result is served or discarded,
-	// Prepare must not be called again. If an addition cannot be built, the error is
-	// a *NotBuilt.
-	Prepare(file *config.Config, additions map[string]*config.Config) (Prepared, error)
-	// BuildUnserved builds agents without serving them, to check that they can be
-	// reached. They must not work with other agents. The caller must call done.
-	BuildUnserved(def *config.Config, ids []string) (agents map[string]agent.Agent, done func(), err error)
-}
-
-// Prepared is the result of Live.Prepare. Exactly one of its methods must be called.
-type Prepared interface {
-	// Serve starts serving it.
-	Serve()
-	// Discard closes it.
-	Discard()
-}
-
 // NotBuilt is the error for an addition that cannot be built.
 type NotBuilt struct {
 	Addition string
@@ -84,10 +57,13 @@ func (e *NotBuilt) Error() string { return fmt.Sprintf("building %q: %v", e.Addi
 // Unwrap returns Err.
 func (e *NotBuilt) Unwrap() error { return e.Err }
 
-// Config configures a Manager. All fields except Clock, NewID and Log are required.
+// Config configures a Manager. All fields except Boards, Clock, NewID and Log are required.
 type Config struct {
 	Store catalog.Store
-	Live  Live
+	// Definitions stores the definitions with which runs have begun.
+	Definitions store.Definitions
+	// Boards stores the boards of teams; nil means that teams have no boards.
+	Boards board.Store
 	// File is the configuration file of the server.
 	File *config.Config
 	// Open says that the server has no authentication: its only caller may use and change everything,
@@ -103,20 +79,23 @@ type Config struct {
 	Log *zap.Logger
 }
 
-// Manager manages what is served. It is safe for concurrent use.
+// Manager is the registry of the agents that are served, and manages them. A reload, or a change of the catalog, replaces
+// all of them at once; a run continues with the definition that it began with, even after a restart. It is safe for
+// concurrent use.
 type Manager struct {
 	c Config
+	*registry
 
 	changing chan struct{}         // semaphore: held while changing what is served
 	syncing  chan struct{}         // semaphore: held while syncing
 	syncs    atomic.Int64          // number of syncs that have begun and not failed
 	lastSync time.Time             // when the last sync began; guarded by syncing
-	served   atomic.Pointer[state] // stored while holding changing
+	served   atomic.Pointer[state] // stored while holding changing and mu
 	making   sync.Map              // keys of teams that are being created, see agent.KeyOf
 }
 
-// New returns a manager. It serves the catalog once Refresh is called.
-func New(c Config) *Manager {
+// New returns a manager. It serves the file and the catalog once Refresh is called. Close it after use.
+func New(c Config) (*Manager, error) {
 	c.CheckTimeout = cmp.Or(c.CheckTimeout, 30*time.Second)
 	if c.Clock == nil {
 		c.Clock = time.Now
@@ -127,9 +106,13 @@ func New(c Config) *Manager {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	m := &Manager{c: c, changing: make(chan struct{}, 1), syncing: make(chan struct{}, 1)}
+	r, err := newRegistry(c)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{c: c, registry: r, changing: make(chan struct{}, 1), syncing: make(chan struct{}, 1)}
 	m.served.Store(&state{file: c.File, open: c.Open})
-	return m
+	return m, nil
 }
 
 // Run serves the changes of other replicas until ctx ends.
@@ -175,7 +158,7 @@ func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 	before := m.served.Load()
 	if file == nil {
 		file = before.file
-		if version, err := m.c.Store.CatalogVersion(ctx); err != nil || version == before.version {
+		if version, err := m.c.Store.CatalogVersion(ctx); err != nil || version == before.version && before.base != nil {
 			return storeError(err)
 		}
 	}
@@ -191,14 +174,14 @@ func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 	if err != nil {
 		return err
 	}
-	m.install(p, next)
+	m.install(p)
 	return nil
 }
 
 // prepare builds a state. An entry that cannot be built is left out if may returns true for it.
-func (m *Manager) prepare(next *state, may func(id string) bool) (Prepared, error) {
+func (m *Manager) prepare(next *state, may func(id string) bool) (*assembly, error) {
 	for {
-		p, err := m.c.Live.Prepare(next.file, next.definitions())
+		p, err := m.build(next)
 		var not *NotBuilt
 		if !errors.As(err, &not) || !may(not.Addition) {
 			return p, err
@@ -209,11 +192,10 @@ func (m *Manager) prepare(next *state, may func(id string) bool) (Prepared, erro
 }
 
 // install serves a state and logs the entries that are newly left out.
-func (m *Manager) install(p Prepared, next *state) {
+func (m *Manager) install(p *assembly) {
 	before := m.served.Load()
-	p.Serve()
-	m.served.Store(next)
-	for id, e := range next.entries {
+	p.serve()
+	for id, e := range p.entries {
 		old := before.entries[id]
 		switch {
 		case e.def == nil && (old == nil || old.def != nil):
@@ -316,16 +298,16 @@ func (m *Manager) try(ctx context.Context, c change) error {
 		return m.notSetUp(err)
 	}
 	if c.dry {
-		p.Discard()
+		p.discard()
 		return nil
 	}
 	version, err := m.c.Store.ChangeCatalog(audit.Record(ctx, m.c.Clock(), c.action, c.subject, nil), now.version, what)
 	if err != nil {
-		p.Discard()
+		p.discard()
 		return storeError(err)
 	}
 	next.commit(version)
-	m.install(p, next)
+	m.install(p)
 	return nil
 }
 
@@ -372,7 +354,7 @@ func (m *Manager) checkRemote(ctx context.Context, now, next *state) error {
 func (m *Manager) reach(ctx context.Context, def *config.Config, ids []string) error {
 	ctx, cancel := context.WithTimeout(ctx, setUp)
 	defer cancel()
-	agents, done, err := m.c.Live.BuildUnserved(def, ids)
+	agents, done, err := m.buildUnserved(def, ids)
 	if err != nil {
 		return m.notSetUp(err)
 	}

@@ -11,14 +11,21 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// state is a catalog together with the configurations that result from it and the configuration
-// file. It is immutable once it is served; until then, leaveOut and commit change it.
+// state is all that is served at one time: a catalog together with the configurations that result from it and the
+// configuration file, and the agents that are built from those. It is immutable once it is served; until then, leaveOut,
+// build and commit change it.
 type state struct {
 	file    *config.Config
 	open    bool  // see Config.Open
 	version int64 // of the catalog
 	entries map[string]*entry
 	owners  map[string]string // by the id of an agent or team: the entry that defines it
+
+	// The file and its additions are a revision each, so that a change rebuilds only what it affects. build sets them.
+	def       *config.Config // the file and all additions combined
+	base      *revision      // of the file
+	additions map[string]*revision
+	by        map[string]*revision // the revision that serves an agent or team, by id
 }
 
 // entry is an entry of the catalog and what it defines.

@@ -48,19 +48,19 @@ func (m *Manager) catchUp(ctx context.Context) error {
 
 // seek calls Sync if an id is not known, because another replica may have created it.
 func (m *Manager) seek(ctx context.Context, id string) error {
-	if m.c.Live.Definition().Used[id] || m.served.Load().entries[id] != nil {
+	if m.Served().Used[id] || m.served.Load().entries[id] != nil {
 		return nil
 	}
 	return m.Sync(ctx)
 }
 
-// Served returns the configuration of a team that is served. The error is TEAM_NOT_FOUND if there
+// servedTeam returns the configuration of a team that is served. The error is TEAM_NOT_FOUND if there
 // is no such team, or the caller of ctx, if it has one, may not use it.
-func (m *Manager) Served(ctx context.Context, id string) (*teamv1.TeamConfig, error) {
+func (m *Manager) servedTeam(ctx context.Context, id string) (*teamv1.TeamConfig, error) {
 	if err := m.seek(ctx, id); err != nil {
 		return nil, err
 	}
-	t := m.c.Live.Definition().Server.GetTeams()[id]
+	t := m.Served().Server.GetTeams()[id]
 	if who, ok := a2a.CallerOf(ctx); t != nil && (!ok || m.Allows(who, id)) {
 		return t, nil
 	}

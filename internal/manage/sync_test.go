@@ -32,7 +32,10 @@ func (s *slow) CatalogVersion(ctx context.Context) (int64, error) {
 func TestR_003_17_LooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Store: memory.New(memory.Config{})}
-		m := New(Config{Store: s})
+		m, err := New(Config{Store: s})
+		if err != nil {
+			t.Fatal(err)
+		}
 		look := func(n int) {
 			errs := make(chan error, n)
 			for range n {

@@ -134,7 +134,7 @@ func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRe
 
 // members returns the leader and the members of a team with their current health.
 func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
-	def := m.c.Live.Definition().Server.GetTeams()[id]
+	def := m.Served().Server.GetTeams()[id]
 	if def == nil {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (m *Manager) Ready(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if m.c.Live.Definition().Server.GetTeams()[id] != nil {
+	if m.Served().Server.GetTeams()[id] != nil {
 		if !m.Allows(who, id) {
 			return teamNotFound(id)
 		}
@@ -237,7 +237,7 @@ func teamNotFound(id string) error {
 // teams returns the ids of all teams that the caller may read, including those that are not served,
 // sorted.
 func (m *Manager) teams(ctx context.Context) []string {
-	ids := slices.Collect(maps.Keys(m.c.Live.Definition().Server.GetTeams()))
+	ids := slices.Collect(maps.Keys(m.Served().Server.GetTeams()))
 	for id, e := range m.served.Load().entries {
 		if e.def == nil && e.team() {
 			ids = append(ids, id)
@@ -260,8 +260,8 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 	if !m.sees(ctx, id) {
 		return nil, teamNotFound(id)
 	}
-	def := m.c.Live.Definition()
-	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.c.Live.Revision(id)}
+	def := m.Served()
+	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.Revision(id)}
 	var broken config.Faults
 	s := m.served.Load()
 	e := s.entries[id]
@@ -305,9 +305,9 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 // check.
 func (m *Manager) health(ctx context.Context, id string, fresh bool) *teamv1.Health {
 	if !fresh {
-		return m.c.Live.Health(id)
+		return m.served.Load().of(id).registry.Health(id)
 	}
-	a, err := m.c.Live.Get(id)
+	a, err := m.Get(id)
 	if err != nil {
 		return agent.Unhealthy(agent.AsError(err).Message)
 	}

@@ -161,7 +161,8 @@ func (d *Dev) unwatched(text string) { d.Say("%s", text) }
 
 // Banner returns the text that dev prints at start: teams, addresses, and a command to try.
 func (d *Dev) Banner(r *Running) string {
-	teams, id := r.Live.Teams(), r.Live.Default()
+	def := r.Teams.Served()
+	teams, id := def.TeamIDs(), def.DefaultAgent()
 	if id == "" && len(teams) > 0 {
 		id = teams[0]
 	}
@@ -172,7 +173,7 @@ func (d *Dev) Banner(r *Running) string {
 	}
 	fmt.Fprintf(&b, "\n  team-server dev   %s\n\n", what)
 	for _, team := range teams {
-		fmt.Fprintf(&b, "  %-9s %s\n", "Team", describe(team, r.Live.Definition().Server.GetTeams()[team]))
+		fmt.Fprintf(&b, "  %-9s %s\n", "Team", describe(team, def.Server.GetTeams()[team]))
 	}
 	fmt.Fprintf(&b, "  %-9s http://%s/\n", "Monitor", r.HTTP)
 	grpc := ""
@@ -180,7 +181,7 @@ func (d *Dev) Banner(r *Running) string {
 		grpc = fmt.Sprintf("gRPC %s (tenant %q)   ", r.GRPC, id)
 	}
 	fmt.Fprintf(&b, "  %-9s %sREST http://%s/%s   JSON-RPC http://%s/%s/rpc\n", "A2A", grpc, r.HTTP, id, r.HTTP, id)
-	if r.Live.Default() != "" {
+	if def.DefaultAgent() != "" {
 		fmt.Fprintf(&b, "  %-9s http://%s/.well-known/agent-card.json   (each team also under /%s/.well-known/agent-card.json)\n", "Card", r.HTTP, id)
 	} else {
 		fmt.Fprintf(&b, "  %-9s http://%s/%s/.well-known/agent-card.json\n", "Card", r.HTTP, id)

@@ -29,9 +29,7 @@ type Running struct {
 	HTTP, GRPC string
 	// Metrics is the address at which it serves metrics, HOST:PORT, or Off.
 	Metrics string
-	// Live holds the agents that it serves.
-	Live *Live
-	// Teams manages the teams of Live.
+	// Teams holds the agents that it serves, and manages them.
 	Teams *manage.Manager
 
 	file    *config.Config // the configuration it was started with
@@ -60,12 +58,17 @@ func (r *Running) Stop() error {
 	return r.err
 }
 
-// startLive serves until ctx ends and then closes live and the store. If it fails, it closes them, too.
-func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*Running, error) {
-	c.Version, c.Store, c.ExtendedCards = Version(), o.store, live.ExtendedCards
-	file := live.Definition()
-	closing := func(err error) error { return errors.Join(err, live.Close(), o.close()) }
-	teams := manage.New(manage.Config{Store: o.store, Live: live, File: file, Open: !auth.Authenticates(c.Settings.GetAuth()), Clock: o.store.Now, Log: c.Log.Named("teams")})
+// startServer builds the agents of a configuration and serves them until ctx ends. Then it closes what was opened, also if it
+// fails.
+func startServer(ctx context.Context, file *config.Config, o resources, c server.Config) (*Running, error) {
+	c.Settings, c.Listeners, c.Store, c.Version, c.Meter = settingsOf(file, o.without), o.listeners, o.store, Version(), o.telemetry.meter()
+	teams, err := manage.New(manage.Config{
+		Store: o.store, Definitions: o.store, Boards: o.store, File: file, Open: !auth.Authenticates(c.Settings.GetAuth()), Clock: o.store.Now, Log: c.Log.Named("agents"),
+	})
+	if err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	closing := func(err error) error { return errors.Join(err, teams.Close(), o.close()) }
 	if err := teams.Refresh(ctx, nil); err != nil {
 		return nil, closing(err)
 	}
@@ -73,16 +76,16 @@ func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*
 	if err != nil {
 		return nil, closing(fmt.Errorf("metrics: %w", err))
 	}
-	c.Agents, c.Boards = agents{live, teams}, agents{live, teams}
-	c.Teams, c.Definitions = teams, definitions{teams, live}
+	c.Agents, c.Boards, c.Teams, c.Definitions, c.ExtendedCards = teams, teams, teams, teams, teams.ExtendedCards
+	c.NamedInMetrics, c.Tracing = teams.InFile, o.telemetry.tracing(teams.Secrets)
 	s, err := server.New(c)
 	if err != nil { // it has closed the listeners
-		return nil, errors.Join(err, live.Close(), o.telemetry.close(), o.store.Close())
+		return nil, errors.Join(err, teams.Close(), o.telemetry.close(), o.store.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
 		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC), Metrics: o.telemetry.address(),
-		Live: live, Teams: teams, file: file, server: s, without: o.without, level: o.level,
+		Teams: teams, file: file, server: s, without: o.without, level: o.level,
 		records: newRecords(o.store, c.Log), reloads: reloads, log: c.Log, cancel: cancel, done: make(chan struct{}),
 	}
 	r.records.add(ctx, "server.start", file)
@@ -101,7 +104,7 @@ func startLive(ctx context.Context, live *Live, o resources, c server.Config) (*
 		following.Wait()
 		stopMeasuring()
 		scraped.Wait()
-		r.err = errors.Join(err, live.Close(), o.store.Close())
+		r.err = errors.Join(err, teams.Close(), o.store.Close())
 	}()
 	return r, nil
 }
@@ -262,17 +265,6 @@ type resources struct {
 // close closes what was opened.
 func (o resources) close() error {
 	return errors.Join(closeListeners(o.listeners), o.telemetry.close(), o.store.Close())
-}
-
-// startServer builds the agents of a configuration and serves them. If it fails, it closes what was opened.
-func startServer(ctx context.Context, def *config.Config, o resources, c server.Config) (*Running, error) {
-	live, err := NewLive(def, o.store, o.store, c.Log.Named("agents"))
-	if err != nil {
-		return nil, errors.Join(err, o.close())
-	}
-	c.Settings, c.Listeners = settingsOf(def, o.without), o.listeners
-	c.Meter, c.NamedInMetrics, c.Tracing = o.telemetry.meter(), live.inFile, o.telemetry.tracing(live.secrets)
-	return startLive(ctx, live, o, c)
 }
 
 // warnUnheld logs each question whose required role no configured key or client has.

@@ -34,24 +34,11 @@ func pending(started, file *config.Config, without []string) []string {
 // start and at each reload.
 func settingsOf(file *config.Config, without []string) *teamv1.ServerSettings {
 	s := file.Settings()
-	s.DefaultAgent = defaultAgent(file)
 	settings.Clear(s, without...)
 	if s.GetAuth() == nil && slices.Contains(s.GetCors().GetOrigins(), "*") { // has no effect without keys
 		s.Cors = nil
 	}
 	return s
-}
-
-// defaultAgent returns the agent that handles calls without a tenant: the configured one, else the only team of
-// the configuration file. It returns "" if there is no such agent.
-func defaultAgent(def *config.Config) string {
-	if id := def.Server.GetServer().GetDefaultAgent(); id != "" {
-		return id
-	}
-	if ids := slices.DeleteFunc(teamsOf(def), func(id string) bool { return def.Addition(id) != "" }); len(ids) == 1 {
-		return ids[0]
-	}
-	return ""
 }
 
 // setLevel sets a level to that of a file. A nil level does not follow the file.

@@ -589,7 +589,7 @@ func TestS_59_RosterInFlight(t *testing.T) {
 		changed := strings.Replace(s.file, "{agent: a}, {agent: b}, {agent: c}", "{agent: a, enabled: false}, {agent: b, enabled: false}", 1)
 		changed = strings.Replace(changed, "  c: {model: c, instructions: You are C.}\n", "  d: {model: c, instructions: You are D.}\n", 1)
 		changed = strings.Replace(changed, "{agent: b, enabled: false}]", "{agent: b, enabled: false}, {agent: d}]", 1)
-		if err := s.live.Swap(s.define(changed)); err != nil {
+		if err := s.live.Refresh(s.t.Context(), s.define(changed)); err != nil {
 			t.Fatal(err)
 		}
 		gate.Open()

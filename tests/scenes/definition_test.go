@@ -15,7 +15,7 @@ func (s *scene) reload(text string) error {
 	if err != nil {
 		return err
 	}
-	return s.live.Swap(def)
+	return s.live.Refresh(s.t.Context(), def)
 }
 
 // TestS_40_RefusedChange changes the file of a running server, badly and well: what

@@ -19,7 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/internal/store/faulty"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -49,7 +49,7 @@ type scene struct {
 type life struct {
 	rig.Target
 	store   *faulty.Store
-	live    *serve.Live
+	live    *manage.Manager
 	stop    func() // in good order
 	close   func() // of the store
 	clients []rig.Client
@@ -102,11 +102,15 @@ func (s *scene) open(log *zap.Logger) {
 	inner, done := s.at.Open(s.t)
 	l := &life{store: faulty.New(inner), close: done}
 	var err error
-	if l.live, err = serve.NewLive(s.define(s.file), l.store, l.store, log); err != nil {
+	l.live, err = manage.New(manage.Config{Store: l.store, Definitions: l.store, Boards: l.store, File: s.define(s.file), Open: true, Log: log})
+	if err == nil {
+		err = l.live.Refresh(s.t.Context(), nil)
+	}
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	var stop func()
-	l.Target, stop = rig.Start(s.t, server.Config{Agents: l.live, Store: l.store, Log: log, Settings: &teamv1.ServerSettings{DefaultAgent: l.live.Default()}}, s.llm)
+	l.Target, stop = rig.Start(s.t, server.Config{Agents: l.live, Store: l.store, Log: log, Settings: &teamv1.ServerSettings{DefaultAgent: l.live.Served().DefaultAgent()}}, s.llm)
 	l.stop = sync.OnceFunc(func() {
 		stop()
 		if err := l.live.Close(); err != nil {

@@ -1,4 +1,4 @@
-package serve
+package manage
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ type revision struct {
 	pinned   map[string]*pinned   // its own agents, by id
 	from     map[string]*revision // revisions whose agents it uses, by name of the addition; "" is the file
 
-	uses    int  // runs that use it, and revisions that use its agents; guarded by Live.mu
-	retired bool // no new run may use it; guarded by Live.mu
+	uses    int  // runs that use it, and revisions that use its agents; guarded by Manager.mu
+	retired bool // no new run may use it; guarded by Manager.mu
 }
 
 // pinned is what a run stores about the definition of its agent.
@@ -53,25 +53,25 @@ type plan struct {
 }
 
 // newRevision builds the agents of a plan.
-func (l *Live) newRevision(p plan) (*revision, error) {
+func (m *Manager) newRevision(p plan) (*revision, error) {
 	if p.ids == nil {
 		p.ids = p.def.Used
 	}
-	r := &revision{def: p.def, registry: manager.New(manager.Config{Log: l.log}), pinned: map[string]*pinned{}, from: p.from}
-	if err := l.fill(r, p); err != nil {
+	r := &revision{def: p.def, registry: manager.New(manager.Config{Log: m.c.Log}), pinned: map[string]*pinned{}, from: p.from}
+	if err := m.fill(r, p); err != nil {
 		r.registry.Close()
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, from := range p.from {
 		from.uses++
 	}
 	return r, nil
 }
 
-func (l *Live) fill(r *revision, p plan) error {
-	c := build.Config{Definition: p.def, IDs: p.ids, Registry: r.registry, Egress: l.egress, Guarded: l.guarded, Upstreams: l.calls, Current: l.served, Boards: l.boards, Log: l.log}
+func (m *Manager) fill(r *revision, p plan) error {
+	c := build.Config{Definition: p.def, IDs: p.ids, Registry: r.registry, Egress: m.egress, Guarded: m.guarded, Upstreams: m.calls, Current: m.Served, Boards: m.c.Boards, Log: m.c.Log}
 	for id, other := range p.have {
 		a, err := other.registry.Get(id)
 		if err == nil {

@@ -1,4 +1,4 @@
-package serve
+package manage
 
 import (
 	"context"
@@ -27,14 +27,14 @@ const (
 
 // Pins returns the revisions of an agent and of everything it is built from. The definition is
 // stored before Pins returns.
-func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
-	r := l.current.Load().of(id)
+func (m *Manager) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
+	r := m.served.Load().of(id)
 	p := r.pinned[id]
 	if p == nil {
 		_, err := r.registry.Get(id)
 		return nil, err
 	}
-	now := l.clock().UnixNano()
+	now := m.c.Clock().UnixNano()
 	if kept := p.kept.Load(); kept != 0 && now-kept < int64(keepAgain) {
 		return p.pins, nil
 	}
@@ -42,7 +42,7 @@ func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.definitions.PutDefinition(ctx, d.Revision, d.Body); err != nil {
+	if err := m.c.Definitions.PutDefinition(ctx, d.Revision, d.Body); err != nil {
 		return nil, fmt.Errorf("storing the definition of %q: %w", id, err)
 	}
 	p.kept.Store(now)
@@ -53,48 +53,48 @@ func (l *Live) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 // agent is built from the stored definition, with the addresses and keys of the current
 // configuration. An agent of another account with the same id is not returned. The caller must call
 // release when it no longer uses the agent.
-func (l *Live) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error) {
-	r, err := l.acquire(ctx, id, pins.GetRevisions()[id])
+func (m *Manager) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error) {
+	r, err := m.acquire(ctx, id, pins.GetRevisions()[id])
 	if err != nil {
 		return nil, nil, err
 	}
 	if a, err = r.registry.Get(id); err != nil {
-		l.release(r)
+		m.release(r)
 		return nil, nil, err
 	}
-	return a, sync.OnceFunc(func() { l.release(r) }), nil
+	return a, sync.OnceFunc(func() { m.release(r) }), nil
 }
 
 // acquire returns the named revision of an agent, from memory or else from the store, and counts a
 // use of it. Only one caller at a time reads from the store.
-func (l *Live) acquire(ctx context.Context, id, name string) (*revision, error) {
-	if r := l.loaded(id, name); r != nil {
+func (m *Manager) acquire(ctx context.Context, id, name string) (*revision, error) {
+	if r := m.loaded(id, name); r != nil {
 		return r, nil
 	}
 	select {
-	case l.restoring <- struct{}{}:
-		defer func() { <-l.restoring }()
+	case m.restoring <- struct{}{}:
+		defer func() { <-m.restoring }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if r := l.loaded(id, name); r != nil {
+	if r := m.loaded(id, name); r != nil {
 		return r, nil
 	}
-	return l.restore(ctx, id, name)
+	return m.restore(ctx, id, name)
 }
 
 // loaded returns a revision that is in memory and counts a use of it, or returns nil. An empty name
 // means the agent that is served, if the configuration file defines it: runs of all others have a name.
-func (l *Live) loaded(id, name string) *revision {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if r := l.current.Load().of(id); name == "" && r.def.AccountOf(id) == "" || r.is(id, name) {
+func (m *Manager) loaded(id, name string) *revision {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.served.Load().of(id); name == "" && r.def.AccountOf(id) == "" || r.is(id, name) {
 		r.uses++
 		return r
 	}
-	for i, r := range l.others {
+	for i, r := range m.others {
 		if !r.retired && r.is(id, name) {
-			l.others = append(slices.Delete(l.others, i, i+1), r)
+			m.others = append(slices.Delete(m.others, i, i+1), r)
 			r.uses++
 			return r
 		}
@@ -103,11 +103,11 @@ func (l *Live) loaded(id, name string) *revision {
 }
 
 // restore builds a stored definition and counts a use of it.
-func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) {
+func (m *Manager) restore(ctx context.Context, id, name string) (*revision, error) {
 	if name == "" {
 		return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "agent %q is not of this run", id)
 	}
-	body, err := l.definitions.Definition(ctx, name)
+	body, err := m.c.Definitions.Definition(ctx, name)
 	switch {
 	case errors.Is(err, a2a.ErrNotFound):
 		return nil, interrupted(id, errors.New("its definition is no longer stored"))
@@ -116,7 +116,7 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	case config.Revision(body) != name:
 		return nil, agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "the stored definition of %q is damaged", id)
 	}
-	served := l.current.Load()
+	served := m.served.Load()
 	def, err := served.def.Restore(body)
 	switch {
 	case errors.Is(err, config.ErrNewer):
@@ -124,15 +124,15 @@ func (l *Live) restore(ctx context.Context, id, name string) (*revision, error) 
 	case err != nil:
 		return nil, interrupted(id, err)
 	}
-	r, err := l.newRevision(plan{def: def, known: map[string]string{id: name}})
+	r, err := m.newRevision(plan{def: def, known: map[string]string{id: name}})
 	if err != nil {
-		l.log.Warn("cannot build a stored definition", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
+		m.c.Log.Warn("cannot build a stored definition", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
 		return nil, interrupted(id, errors.New("its stored definition can no longer be built"))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r.uses, r.retired = 1, l.current.Load() != served
-	l.others = append(l.others, r)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.uses, r.retired = 1, m.served.Load() != served
+	m.others = append(m.others, r)
 	return r, nil
 }
 
@@ -143,20 +143,20 @@ func interrupted(id string, why error) error {
 }
 
 // release ends a use of a revision.
-func (l *Live) release(r *revision) {
-	l.mu.Lock()
+func (m *Manager) release(r *revision) {
+	m.mu.Lock()
 	r.uses--
-	idle := l.sweep()
-	l.mu.Unlock()
-	l.closeAll(idle)
+	idle := m.sweep()
+	m.mu.Unlock()
+	m.closeAll(idle)
 }
 
 // sweep removes revisions that are not in use: all retired ones, and of the others the least
 // recently used beyond maxRestored. It returns them; the caller, who holds mu, closes them after
 // unlocking.
-func (l *Live) sweep() []*revision {
+func (m *Manager) sweep() []*revision {
 	spare := -maxRestored
-	for _, r := range l.others {
+	for _, r := range m.others {
 		if r.uses == 0 && !r.retired {
 			spare++
 		}
@@ -164,7 +164,7 @@ func (l *Live) sweep() []*revision {
 	var idle []*revision
 	for before := -1; len(idle) > before; { // removing a revision may end the last use of others
 		before = len(idle)
-		l.others = slices.DeleteFunc(l.others, func(r *revision) bool {
+		m.others = slices.DeleteFunc(m.others, func(r *revision) bool {
 			kept := !r.retired && spare <= 0
 			if r.uses > 0 || kept {
 				return false
@@ -182,10 +182,10 @@ func (l *Live) sweep() []*revision {
 	return idle
 }
 
-func (l *Live) closeAll(idle []*revision) {
+func (m *Manager) closeAll(idle []*revision) {
 	for _, r := range idle {
 		if err := r.close(); err != nil {
-			l.log.Warn("closing unused agents", zap.Error(err))
+			m.c.Log.Warn("closing unused agents", zap.Error(err))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package serve
+package manage
 
 import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -6,8 +6,8 @@ import (
 )
 
 // ExtendedCards returns the extended cards that the configuration has for an agent or team.
-func (l *Live) ExtendedCards(id string) []a2a.ExtendedCard {
-	server := l.Definition().Server
+func (m *Manager) ExtendedCards(id string) []a2a.ExtendedCard {
+	server := m.Served().Server
 	var from []*teamv1.ExtendedCard
 	if t := server.GetTeams()[id]; t != nil {
 		from = t.GetExtendedCard()
