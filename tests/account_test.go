@@ -37,6 +37,7 @@ func wantUse(t *testing.T, s store.Store, day string, spent, held int64) {
 // every binding, until the next day of its time zone begins. Other accounts and messages that were
 // sent before are not affected, and the refused message can be sent again.
 func TestC_07_AnAccountsDay(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		clock := storetest.NewClock() // 1 March 2026, 12:00 UTC
 		s := onClock(t, at, clock)
@@ -113,6 +114,7 @@ func TestC_07_AnAccountsDay(t *testing.T) {
 // called, also in a nested team, and the run fails with the reason, which a coordinator may turn into
 // an answer.
 func TestC_07_AnAccountsStep(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s, _ := at.Open(t)
 		m := &meteredModel{spent: &teamv1.Spent{InputTokens: 30, OutputTokens: 20, CostMicros: 50}}
@@ -147,6 +149,7 @@ func TestC_07_AnAccountsStep(t *testing.T) {
 // TestC_07_AnAccountsPeer: an agent on another server gets a part of what the account has left, is
 // told so, and what it reports is booked, whether it is a member or the agent of the task.
 func TestC_07_AnAccountsPeer(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s, _ := at.Open(t)
 		began := s.Now().UTC().Format(time.DateOnly)
@@ -181,6 +184,7 @@ func TestC_07_AnAccountsPeer(t *testing.T) {
 
 // TestC_07_AccountsWithoutLimits: nothing is counted for an account without limits.
 func TestC_07_AccountsWithoutLimits(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s, _ := at.Open(t)
 		ledger := &countedLedger{Store: s}

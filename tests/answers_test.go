@@ -21,6 +21,7 @@ import (
 // TestA_15_OneAnswerToAQuestion has a question answered on every way at the same
 // moment: one answer is acknowledged, the others are told which.
 func TestA_15_OneAnswerToAQuestion(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		m := defined(t, `version: v1
 agents:

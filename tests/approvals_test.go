@@ -140,6 +140,7 @@ func asksAll(n int) func(*a2av1.Task) bool {
 // and on other servers, is listed to those who have it, and taken from them alone, in
 // any order, over a restart.
 func TestS_51_ApprovalsByRole(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		m := approvals(t, signing(t))
 		one := keyed(t, place, m)
@@ -226,6 +227,7 @@ func gave(s *teamv1.TraceStep, by map[string]string) {
 // TestS_51_OnlyByRole: who has not the role may not answer, over any binding; the
 // question stays open.
 func TestS_51_OnlyByRole(t *testing.T) {
+	t.Parallel()
 	place := rig.Memory(t)
 	l := keyed(t, place, approvals(t, signing(t)))
 	id := l.sendNow(t, "inner", "m1", "x").GetId()
@@ -291,6 +293,7 @@ func TestS_51_OnlyByRole(t *testing.T) {
 // TestA_05_ApprovalsShowNothingElse: who answers by role is shown the question alone;
 // without one nobody learns that there is a task.
 func TestA_05_ApprovalsShowNothingElse(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		l := keyed(t, place, approvals(t, signing(t)))
 		id := l.sendNow(t, "outer", "m1", "secret").GetId()
@@ -437,6 +440,7 @@ func TestS_51_ApprovalsOnAnotherReplica(t *testing.T) {
 // TestS_51_ApprovalsWhileOthersWork: an answer by role reaches a run that is at work,
 // also from another server.
 func TestS_51_ApprovalsWhileOthersWork(t *testing.T) {
+	t.Parallel()
 	place := rig.PostgreSQL(t)
 	c := newCrew("c")
 	m := c.members(t)
@@ -477,6 +481,7 @@ func TestS_51_ApprovalsWhileOthersWork(t *testing.T) {
 // first and what they said, for as long as the task is kept; who might not have answered
 // is told nothing.
 func TestA_15_AnsweredByRole(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		l := keyed(t, place, approvals(t, signing(t)))
 		id := l.sendNow(t, "outer", "m1", "x").GetId()

@@ -63,7 +63,10 @@ func (b *bank) called() []string {
 
 // TestS_51_ApprovedToolCalls: a tool call waits for a person, on each binding; what was approved is
 // what the MCP server receives, and answers that are no decision change nothing.
-func TestS_51_ApprovedToolCalls(t *testing.T) { onStages(t, approvedToolCalls) }
+func TestS_51_ApprovedToolCalls(t *testing.T) {
+	t.Parallel()
+	onStages(t, approvedToolCalls)
+}
 
 func approvedToolCalls(t *testing.T, place rig.Place) {
 	llm, b := fakellm.New(t), newBank(t)

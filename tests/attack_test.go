@@ -190,6 +190,7 @@ func TestT_38_Compressed(t *testing.T) {
 // TestT_37_Descriptors has a server that may have 256 descriptors run out of them. Its connections go on,
 // and once others are closed it accepts again.
 func TestT_37_Descriptors(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("T_37_SERVER") != "" {
 		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo"))})
 		fmt.Println("serving", target.HTTP)
@@ -260,6 +261,7 @@ func TestT_37_Descriptors(t *testing.T) {
 // TestT_8_PathsOfMethods: gRPC calls whose path is another spelling of a method, with a valid key and
 // without one, reach no method.
 func TestT_8_PathsOfMethods(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	message, err := proto.Marshal(rig.Text("echo", "m1", "hi"))
 	if err != nil {

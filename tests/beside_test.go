@@ -14,6 +14,7 @@ import (
 // TestBesideACall: what a model sends beside a tool call is in the next request of the run, also after a
 // restart. Users do not see it, and the next task of the conversation does not have it.
 func TestBesideACall(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		const thought = "I should look it up."
 		llm, gate := fakellm.New(t), fakellm.NewGate()

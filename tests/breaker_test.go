@@ -25,6 +25,7 @@ import (
 // TestP11_BadInputOpensNoBreaker has six workers of one account send work that its agent fails at. The
 // agent answered, so the breaker stays closed, and the calls of another account are made.
 func TestP11_BadInputOpensNoBreaker(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func() (*a2av1.Message, error){
 		"an error": func() (*a2av1.Message, error) { return nil, errors.New("no such column") },
 		"an invalid input": func() (*a2av1.Message, error) {

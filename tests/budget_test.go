@@ -100,6 +100,7 @@ func usage(all []*teamv1.Event) map[string]*teamv1.Spent {
 // TestS_60_Usage: what all paths spend is what the root says, in the record and in
 // the task's metadata; and a limit stops the run.
 func TestS_60_Usage(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		store, _ := at.Open(t)
 		m := &meteredModel{spent: &teamv1.Spent{InputTokens: 30, OutputTokens: 20, CostMicros: 50}}
@@ -154,6 +155,7 @@ func TestS_60_Usage(t *testing.T) {
 // TestC_07_EnvelopeOfAnotherServer: a member on another server is told what is
 // left of tokens, money and time, keeps to it, and what it spent comes back.
 func TestC_07_EnvelopeOfAnotherServer(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		links := map[string]func(t *testing.T, at rig.Target, agentID string) agent.Agent{
 			"agent service": func(t *testing.T, at rig.Target, agentID string) agent.Agent {

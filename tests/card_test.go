@@ -51,6 +51,7 @@ func paramsOf(card *a2av1.AgentCard) map[string]any {
 }
 
 func TestS_01_CardOfATeam(t *testing.T) {
+	t.Parallel()
 	skills, params := carded(t, rig.Manager(t, says("one", "a", "b"), says("two", "b", "c"), says("three")), nil)
 	if diff := cmp.Diff([]string{"a", "b", "c"}, skills); diff != "" {
 		t.Error(diff)
@@ -62,6 +63,7 @@ func TestS_01_CardOfATeam(t *testing.T) {
 
 // The second member is on a server that is gone: the others' skills are there.
 func TestS_02_CardWithAMemberThatIsGone(t *testing.T) {
+	t.Parallel()
 	far, stop := rig.Start(t, server.Config{Agents: rig.Manager(t, says("two", "b", "c"))})
 	two := overService(t, "two", far, "two")
 	stop()

@@ -40,6 +40,7 @@ func cardSigner(t *testing.T, kid, jku string) *cardsign.Signer {
 // that server's operator. A forged card ends the task, with the reason; the forger
 // gets no call and no look at the keys that it offers.
 func TestA_10_ForgedCardOfAMember(t *testing.T) {
+	t.Parallel()
 	var looks atomic.Int32
 	var forger *cardsign.Signer
 	offered := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -41,6 +41,7 @@ func onClock(t *testing.T, at rig.Place, clock *storetest.Clock) store.Store {
 // TestP16_ClockJumps moves the clock that everybody goes by while a run works and
 // another one waits: no run is lost or taken twice, and no task's time goes back.
 func TestP16_ClockJumps(t *testing.T) {
+	t.Parallel()
 	for _, jump := range jumps {
 		rig.EachStore(t, func(t *testing.T, at rig.Place) {
 			t.Run(fmt.Sprintf("P16 by %s", jump), func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 // TestConformance has the agent for kits do everything that it is asked to,
 // over the three bindings.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		l := live(t, at, rig.Manager(t, conformance.New(conformance.Config{ID: "kit", StreamTimeout: time.Millisecond})))
 		for i, c := range l.clients {

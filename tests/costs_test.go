@@ -43,6 +43,7 @@ teams:
 // TestS_60_Costs: the costs of all tasks are the sum of what each says that it has spent, and what the
 // provider bills; by agent, team, model, account and day, for the whole and for a part; over each binding.
 func TestS_60_Costs(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		llm := fakellm.New(t)
 		usage := func(in, out, cached int64) *fakellm.Usage {

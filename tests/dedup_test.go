@@ -13,6 +13,7 @@ import (
 // TestA_15_OneIDForTwoAgents sends a message with the same id to two agents: each has a
 // task of its own, and a repeat leads to the task of the same agent.
 func TestA_15_OneIDForTwoAgents(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		s, _ := place.Open(t)
 		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("one"), says("two")), Store: s})
@@ -42,6 +43,7 @@ func TestA_15_OneIDForTwoAgents(t *testing.T) {
 // TestA_15_MessageIDsForgotten: where message ids are not remembered a repeated message
 // is a new one, with other content too; an answer still counts once.
 func TestA_15_MessageIDsForgotten(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		s, _ := place.Open(t)
 		m := defined(t, `version: v1

@@ -55,6 +55,7 @@ func detaching(t testing.TB, m *manager.Manager, wake bool) {
 // server restarted where the store allows it, and the work end: one run of the
 // leader begins in the same conversation, or none where that is off.
 func TestS_65_TheEndWakesTheLead(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		for name, wake := range map[string]bool{"R-003-03 S-65 on": true, "S-65 off": false} {
 			t.Run(name, func(t *testing.T) { woken(t, place, wake) })

@@ -403,6 +403,7 @@ func describedRPCs() []string {
 
 // TestA_01_UnknownMethods: what is not there is said alike, but for its name.
 func TestA_01_UnknownMethods(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, patient())})
 	g, err := rig.NewGRPC(target)
 	if err != nil {

@@ -163,6 +163,7 @@ teams:
 // MCP; people answer on each binding. Answers that do not fit are rejected, and the question stays
 // open.
 func TestS_51_ToolAsksPeople(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"old", "new"} {
 		for _, over := range []string{"stdio", "http"} {
 			t.Run(version+" "+over, func(t *testing.T) {
@@ -262,6 +263,7 @@ func toolAsksPeople(t *testing.T, place rig.Place, over, version string) {
 
 // TestS_51_ApprovedToolAsks: a call that people have approved asks them more.
 func TestS_51_ApprovedToolAsks(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"old", "new"} {
 		t.Run(version, func(t *testing.T) {
 			llm := fakellm.New(t)
@@ -286,6 +288,7 @@ func TestS_51_ApprovedToolAsks(t *testing.T) {
 
 // TestS_51_ToolQuestionExpires: a question without an answer in time is cancelled, and the tool is told.
 func TestS_51_ToolQuestionExpires(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"old", "new"} {
 		for _, setting := range []string{"expires: 300ms", "expires: 1h, keep_open: 1s"} {
 			if version == "new" && strings.Contains(setting, "keep_open") {
@@ -319,6 +322,7 @@ func TestS_51_ToolQuestionExpires(t *testing.T) {
 // TestS_51_ToolAsksThroughServers: a tool of a member on another server asks here; the answer is
 // checked here, and reaches it.
 func TestS_51_ToolAsksThroughServers(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{`a2a: {card: "${THERE}/office"}`, `grpc: {address: "${GRPC}", agent_id: office}`} {
 		t.Run(strings.Fields(kind)[0], func(t *testing.T) {
 			llm := fakellm.New(t)

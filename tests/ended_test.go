@@ -16,6 +16,7 @@ import (
 // continue when it has a key again; or they are canceled, or continue, as configured. No new work
 // begins in them meanwhile. Tasks of others continue.
 func TestT_11_TasksOfEndedRights(t *testing.T) {
+	t.Parallel()
 	for name, rights := range map[string]teamv1.EndedRights_Value{"park": teamv1.EndedRights_PARK, "cancel": teamv1.EndedRights_CANCEL, "continue": teamv1.EndedRights_CONTINUE} {
 		t.Run(name, func(t *testing.T) {
 			rig.EachStore(t, func(t *testing.T, at rig.Place) {

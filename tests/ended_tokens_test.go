@@ -242,6 +242,7 @@ func (s *signedIn) resumes(t *testing.T, id string, told int, signIn func() rig.
 // key that has signed it, or the issuer is no longer accepted, the unfinished tasks of the owner are paused, and
 // its webhooks are not called. Both go on when the owner is back with a new token.
 func TestT_11_TasksOfEndedTokens(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]struct {
 		life time.Duration
 		ends func(*testing.T, *signedIn)
@@ -271,6 +272,7 @@ func TestT_11_TasksOfEndedTokens(t *testing.T) {
 // longer trusted, or its name is no longer configured, its tasks are paused, and its webhooks are not called, until the
 // owner is back with another one.
 func TestT_11_TasksOfEndedCertificates(t *testing.T) {
+	t.Parallel()
 	for name, life := range map[string]time.Duration{"expired": 8 * time.Second, "authority gone": time.Hour, "name gone": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 // fallback counts one for each byte. When the fallback answers a later turn of the same conversation, it
 // bills no more than was reserved, and what it does not report is booked at no less than its bill.
 func TestC_07_FallbackThatCountsMore(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name          string
 		first, second string // providers

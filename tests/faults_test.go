@@ -56,6 +56,7 @@ func modeled(t *testing.T) (a agent.Agent, calls func() int) {
 // TestS_49_NoTaskNoCall: a task that cannot be put on record is UNAVAILABLE on
 // every binding, before any model is called. The same message, sent again, is one task.
 func TestS_49_NoTaskNoCall(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []faulty.Mode{faulty.Fail, faulty.Lie} {
 		rig.EachStore(t, func(t *testing.T, at rig.Place) {
 			if mode == faulty.Lie && !at.Durable {
@@ -124,6 +125,7 @@ func wantRetryAfter(t *testing.T, target rig.Target, req *a2av1.SendMessageReque
 // Nothing is acknowledged, what is on record can be read, and the run goes on when
 // the store is back.
 func TestS_49_TheStoreGoesAway(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes {
 		rig.EachStore(t, func(t *testing.T, at rig.Place) {
 			t.Run("S-49 in the middle of a "+mode, func(t *testing.T) {
@@ -193,6 +195,7 @@ func (l *life) journal(t *testing.T, id string) []a2a.Record {
 
 // TestS_49_AHangingStore: a store that does not answer holds up nobody for ever.
 func TestS_49_AHangingStore(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		c := newCrew()
 		l := live(t, at, c.members(t))

@@ -71,6 +71,7 @@ func anyFile(t *testing.T, r *rand.Rand) *a2av1.Part {
 // is never above what was reserved, so the runs complete, and an attempt whose cost is not reported is
 // booked at no less than its bill.
 func TestFiles_C_07_Bound(t *testing.T) {
+	t.Parallel()
 	for _, provider := range wires {
 		t.Run(provider, func(t *testing.T) {
 			s := playFiles(t, rig.Memory(t), provider, `version: v1
@@ -123,6 +124,7 @@ agents:
 // TestFiles_C_07_Refused has a budget that does not cover what a document may cost: the model is not
 // called.
 func TestFiles_C_07_Refused(t *testing.T) {
+	t.Parallel()
 	llm := fakellm.New(t)
 	llm.Script("see", fakellm.Turn{Text: "seen", Forever: true})
 	s := playAgents(t, rig.Memory(t), llm, defined(t, fmt.Sprintf(`version: v1

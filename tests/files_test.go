@@ -138,6 +138,7 @@ func playFiles(t testing.TB, place rig.Place, provider, text string) *stage {
 // TestFiles_ReachModels sends a PNG and a PDF to an agent and to teams of each mode, over each
 // binding, and compares what reached the provider, in the format of each provider.
 func TestFiles_ReachModels(t *testing.T) {
+	t.Parallel()
 	pic, doc := picture(t), document("Tides")
 	for _, provider := range wires {
 		t.Run(provider, func(t *testing.T) {
@@ -202,6 +203,7 @@ func checkFiles(t *testing.T, to string, r *fakellm.Request, pic, doc []byte) {
 
 // TestFiles_A_04_Refused sends files to what does not take them, over each binding.
 func TestFiles_A_04_Refused(t *testing.T) {
+	t.Parallel()
 	pic := rawFile("cat.png", "image/png", picture(t))
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := playFiles(t, place, "anthropic", filesFile)
@@ -260,6 +262,7 @@ func TestFiles_A_04_Refused(t *testing.T) {
 
 // TestFiles_URLs sends the URLs of files. They are passed on or refused, and never fetched.
 func TestFiles_URLs(t *testing.T) {
+	t.Parallel()
 	fetched := 0
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched++ }))
 	defer web.Close()
@@ -302,6 +305,7 @@ func TestFiles_URLs(t *testing.T) {
 
 // TestFiles_Text has a file of text reach models as text.
 func TestFiles_Text(t *testing.T) {
+	t.Parallel()
 	for _, provider := range wires {
 		s := playFiles(t, rig.Memory(t), provider, filesFile)
 		rig.Each(t, s.Target, func(t *testing.T, client rig.Client) {
@@ -319,6 +323,7 @@ func TestFiles_Text(t *testing.T) {
 // TestFiles_AfterRestart has a run wait for people, and go on in another server: the model is given
 // the files of the message that the run began with. Conversations store no content of files.
 func TestFiles_AfterRestart(t *testing.T) {
+	t.Parallel()
 	pic, doc := picture(t), document("Tides")
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		llm := fakellm.New(t)
@@ -390,6 +395,7 @@ func chart(t *testing.T, pic, doc []byte) string {
 // TestFiles_OfTools has a tool return files: they are an artifact of the task of the agent that
 // called it, and its model is given those that it takes. Guardrails on the answer keep them back.
 func TestFiles_OfTools(t *testing.T) {
+	t.Parallel()
 	pic, doc := picture(t), document("Tides")
 	text := filesFile + `
   inner: {members: [{agent: draws, stream_inner: true}], workflow: {steps: [{id: a, agent: draws}]}}
@@ -458,6 +464,7 @@ func checkToolFiles(t *testing.T, r *fakellm.Request, pic, doc []byte) {
 
 // TestFiles_OfModels has a model make a picture: it is part of the answer.
 func TestFiles_OfModels(t *testing.T) {
+	t.Parallel()
 	pic := picture(t)
 	for _, provider := range []string{"openai", "gemini"} {
 		s := playFiles(t, rig.Memory(t), provider, filesFile)
@@ -479,6 +486,7 @@ func TestFiles_OfModels(t *testing.T) {
 // TestFiles_ModesOfATeam has a team accept files that its leader does not take: the leader is shown a
 // line for each, and gives the work to a member that is given them.
 func TestFiles_ModesOfATeam(t *testing.T) {
+	t.Parallel()
 	pic, doc := picture(t), document("Tides")
 	s := playFiles(t, rig.Memory(t), "openai", filesFile+`  open: {input_modes: [text/plain, "image/*", application/pdf], members: [{agent: see}], coordinator: {leader: {model: blind}}}
 `)

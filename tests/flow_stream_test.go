@@ -58,6 +58,7 @@ func together(pieces []said) (streamed, last string) {
 }
 
 func TestS_26_Attribution(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, `
 models: {a: MODEL(a), b: MODEL(b), lead: MODEL(lead)}
@@ -148,6 +149,7 @@ teams:
 // answer's, each with its lineage, a start for each end (I1), and a cursor that goes
 // forward (I2).
 func TestR_002_35_Stream(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+"\n  all: {members: [{agent: a, stream_inner: true}, {agent: b, stream_inner: true}], broadcast: {model: lead}}\n")
 		s.repeats("a", "b")
@@ -194,6 +196,7 @@ func TestR_002_35_Stream(t *testing.T) {
 }
 
 func TestS_27_StreamsBreak(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, `
 models: {a: MODEL(a), b: MODEL(b), lead: MODEL(lead)}
@@ -243,6 +246,7 @@ teams:
 // TestS_25_ReaderOfInnerStreams: who comes back with a cursor is told every piece
 // once, those of members too.
 func TestS_25_ReaderOfInnerStreams(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+"\n  all: {members: [{agent: a, stream_inner: true}, {agent: b, stream_inner: true}], broadcast: {model: lead}}\n")
 		s.repeats("b")

@@ -30,6 +30,7 @@ teams:
 `
 
 func TestS_14_Cycles(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
   circle: {members: [{agent: a}], supervisor: {rules: [{id: on, when: "true", next: [a]}]}}
@@ -64,6 +65,7 @@ func TestS_14_Cycles(t *testing.T) {
 
 // TestC_16_SideBySide: a supervisor's parallel recipients (C-06, C-16).
 func TestC_16_SideBySide(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
   both:
@@ -103,6 +105,7 @@ func (endless) Next(s *team.State) (team.Decision, error) {
 }
 
 func TestS_15_StepLimit(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		echo := func(id string) agent.Agent {
 			return act(id, func(_ context.Context, text string) (string, error) { return text, nil })
@@ -131,6 +134,7 @@ func TestS_15_StepLimit(t *testing.T) {
 }
 
 func TestS_18_Workflows(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
   line: {workflow: {steps: [{id: one, agent: a}, {id: two, agent: b, after: [one]}, {id: three, agent: c, after: [two]}, {id: four, agent: d, after: [three]}]}}
@@ -222,6 +226,7 @@ func TestS_18_Workflows(t *testing.T) {
 }
 
 func TestS_19_StepFails(t *testing.T) {
+	t.Parallel()
 	steps := `{steps: [{id: one, agent: a}, {id: two, agent: b, after: [one]}, {id: three, agent: c, after: [two]}, {id: four, agent: d, after: [one]}]`
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
@@ -298,6 +303,7 @@ func TestS_19_StepFails(t *testing.T) {
 // TestR_002_31_GlobalTimeout: what was finished when the time of the run is up is
 // kept (R-002-3.4, R-002-8.3).
 func TestR_002_31_GlobalTimeout(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
   late: {workflow: {steps: [{parallel: [{id: one, agent: a}, {id: two, agent: b}, {id: three, agent: c}]}]}, limits: {timeout: 1s}}
@@ -323,6 +329,7 @@ func TestR_002_31_GlobalTimeout(t *testing.T) {
 // TestC_04_Broadcast: all get the message, a model writes the answer, and its words
 // stream as the team's own.
 func TestC_04_Broadcast(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, cast+`
   all: {members: [{agent: a}, {agent: b, enabled: false}, {agent: c}], broadcast: {model: lead, instructions: Be fair.}}
@@ -357,6 +364,7 @@ func TestC_04_Broadcast(t *testing.T) {
 // TestC_16_OfAPeer: the artifacts that a peer's team gives its members are not part
 // of its answer twice.
 func TestC_16_OfAPeer(t *testing.T) {
+	t.Parallel()
 	far := play(t, rig.Memory(t), cast+"\n  side: {workflow: {steps: [{parallel: [{id: one, agent: a}, {id: two, agent: b}]}]}}\n")
 	far.repeats("a", "b")
 	for _, kind := range []string{

@@ -14,6 +14,7 @@ import (
 // begins a conversation of one's own, in which nothing of the other one is told, in an agent with memory
 // and in a team.
 func TestT_4_T_27_ForeignContexts(t *testing.T) {
+	t.Parallel()
 	const file = `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}", api_key: k}}
 agents: {talker: {model: m, description: Talks.}}

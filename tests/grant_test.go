@@ -36,6 +36,7 @@ func inAnswerTo(task *a2av1.Task, id, text string) *a2av1.SendMessageRequest {
 // TestC_07_GrantOverTheWire: a task asks for more budget; answers that are no amount are rejected, and
 // the question stays open; after a restart an amount continues the task, within the new limit.
 func TestC_07_GrantOverTheWire(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for n := range 3 {
 			m := &meteredModel{spent: &teamv1.Spent{InputTokens: 30, OutputTokens: 20, CostMicros: 50}}
@@ -91,6 +92,7 @@ func TestC_07_GrantOverTheWire(t *testing.T) {
 
 // TestC_07_GrantByRole: only people with a role of ask_roles may grant more.
 func TestC_07_GrantByRole(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		m := &meteredModel{spent: &teamv1.Spent{InputTokens: 30, OutputTokens: 20}}
 		l := keyed(t, at, grantable(t, m, 40, "boss"))
@@ -120,6 +122,7 @@ func TestC_07_GrantByRole(t *testing.T) {
 // TestC_07_GrantBeyondTheAccount: an answer that grants more than the account may still spend on the day is refused
 // over each binding, also to people with a role, and the question stays open; less continues the task.
 func TestC_07_GrantBeyondTheAccount(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		m := &meteredModel{spent: &teamv1.Spent{InputTokens: 30, OutputTokens: 20, CostMicros: 50}}
 		reg := grantable(t, m, 40, "boss")
@@ -177,6 +180,7 @@ func TestC_07_GrantBeyondTheAccount(t *testing.T) {
 // TestC_07_GrantOnAnotherServer: the member of another team-server asks for more of its own budget,
 // and the caller of the team here answers; the limit here is not raised.
 func TestC_07_GrantOnAnotherServer(t *testing.T) {
+	t.Parallel()
 	for _, binding := range []string{"GRPC", "REST", "JSONRPC", "agent service"} {
 		t.Run("C-07 "+binding, func(t *testing.T) {
 			m := &meteredModel{spent: &teamv1.Spent{InputTokens: 30, OutputTokens: 20}}
@@ -215,6 +219,7 @@ teams:
 // TestS_51_SeveralQuestionsOfAMember: a member on another server asks two questions at the same time;
 // over A2A they are asked one after the other, and each answer reaches its own.
 func TestS_51_SeveralQuestionsOfAMember(t *testing.T) {
+	t.Parallel()
 	peer := rig.Serve(t, server.Config{Agents: defined(t, `version: v1
 agents:
   echo: {scripted: {steps: [{text: "{{input}}"}]}}

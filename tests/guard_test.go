@@ -90,6 +90,7 @@ func (c *clerk) run(t *testing.T, client rig.Client, text string) (task *a2av1.T
 // TestS_52_GuardrailsAndMiddleware has each row of S-52 over the wire, on each
 // store and binding, with middlewares of a Go program.
 func TestS_52_GuardrailsAndMiddleware(t *testing.T) {
+	t.Parallel()
 	fails := ware{"broken", func(p *agent.Passing) (agent.Verdict, error) {
 		p.Message.Parts = agent.TextParts("scribbled over")
 		return agent.Verdict{Message: p.Message}, errors.New("dial tcp 10.0.0.1: refused")
@@ -169,6 +170,7 @@ func TestS_52_GuardrailsAndMiddleware(t *testing.T) {
 // TestR_002_40_OrderOfFinalising reads the events of a run: the output middleware,
 // then the end that has what it made; the text sent is the text stored.
 func TestR_002_40_OrderOfFinalising(t *testing.T) {
+	t.Parallel()
 	adds := func(name string) agent.Guard {
 		return agent.Guard{Middleware: ware{name, func(p *agent.Passing) (agent.Verdict, error) {
 			return agent.Verdict{Message: agent.NewMessage(agent.Text(p.Message) + "+" + name)}, nil
@@ -258,6 +260,7 @@ func serveFile(t *testing.T, at rig.Place, llm *fakellm.Server, text string, fil
 // TestS_52_GuardrailsOfTheFile has the built-in guardrails of a configuration file
 // at each place.
 func TestS_52_GuardrailsOfTheFile(t *testing.T) {
+	t.Parallel()
 	const blocked = agent.ReasonGuardrailBlocked
 	for _, row := range []struct {
 		name, text string

@@ -104,6 +104,7 @@ func one(t *testing.T, target rig.Target, tasks []*a2av1.Task) string {
 }
 
 func TestP4_A_15_ManySendsAreOneTask(t *testing.T) {
+	t.Parallel()
 	const sends = 100
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		t.Run("P4 A-15 a hundred at once", func(t *testing.T) {
@@ -190,6 +191,7 @@ func rich(t *testing.T, id string) *a2av1.SendMessageRequest {
 }
 
 func TestA_15_TheBindingDoesNotCount(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		a := newCounted("rich")
 		a.open()
@@ -225,6 +227,7 @@ func TestA_15_TheBindingDoesNotCount(t *testing.T) {
 }
 
 func TestA_15_OtherContentIsRefused(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		a := newCounted("rich")
 		a.open()
@@ -297,6 +300,7 @@ func rpcCode(t *testing.T, target rig.Target, req *a2av1.SendMessageRequest) int
 // TestA_15_AnAnswerCountsOnce sends the answer to a question again and again: it
 // is taken once, before a restart and after it.
 func TestA_15_AnAnswerCountsOnce(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		a, err := scripted.New(scripted.Config{ID: "asks", Steps: []*teamv1.ScriptedStep{
 			{Do: &teamv1.ScriptedStep_Ask{Ask: "first?"}}, {Do: &teamv1.ScriptedStep_Text{Text: "{{answer}}"}},
@@ -357,6 +361,7 @@ func TestA_15_AnAnswerCountsOnce(t *testing.T) {
 // TestS_55_NothingCrosses: two principals use the same context id, and the same
 // message ids, with the same content and with other content.
 func TestS_55_NothingCrosses(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		a := newCounted("a")
 		a.open()

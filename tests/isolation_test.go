@@ -23,6 +23,7 @@ server:
 // TestT_1_T_2_ForeignTasks: every operation on a task of another caller is answered like one on an id
 // that was never used, on every binding, and leaves the task as it is.
 func TestT_1_T_2_ForeignTasks(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := whole.Open(t, at, isolatedFile, fakellm.New(t))
 		for i, client := range rig.Clients(t, h.Target) {

@@ -16,6 +16,7 @@ import (
 // two replicas with the same store, and not after it was revoked. Streams of its owner that are open
 // at the other replica end with UNAUTHENTICATED. Only ADMIN may make, list and revoke keys.
 func TestT_11_KeysWithoutRestart(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		store, _ := at.Open(t)
 		other := store

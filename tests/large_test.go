@@ -44,6 +44,7 @@ func dataPart(v *structpb.Value) *a2av1.Part { return &a2av1.Part{Content: &a2av
 // TestA_02_LargeResultsAreReadable: a task with more than one answer holds is shown on
 // every binding, with URLs in place of its largest parts, which are read there.
 func TestA_02_LargeResultsAreReadable(t *testing.T) {
+	t.Parallel()
 	text, raw := strings.Repeat("tide ", 9<<20/5), bytes.Repeat([]byte{1, 2, 3, 250}, 2<<20)
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		s, _ := place.Open(t)
@@ -149,6 +150,7 @@ func TestA_02_LargeResultsAreReadable(t *testing.T) {
 // TestA_01_DataThatOthersCanRead: data that Python's protobuf cannot read is refused of
 // clients and of agents, and tasks that hold it are listed without it.
 func TestA_01_DataThatOthersCanRead(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		s, _ := place.Open(t)
 		m := rig.Manager(t, says("echo"), answering("fits", dataPart(nested(48))), answering("deep", dataPart(nested(49))))
@@ -209,6 +211,7 @@ func TestA_01_DataThatOthersCanRead(t *testing.T) {
 // TestA_02_LargeMetadataIsReadable: values of metadata that make a task too large come
 // with the URL at which they are read.
 func TestA_02_LargeMetadataIsReadable(t *testing.T) {
+	t.Parallel()
 	metadata, err := structpb.NewStruct(map[string]any{"a": strings.Repeat("a", 9<<20), "b": strings.Repeat("b", 9<<20), "c": "small"})
 	if err != nil {
 		t.Fatal(err)

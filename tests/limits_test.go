@@ -56,6 +56,7 @@ func limitedAs(t *testing.T, err error, limit, value string) {
 // TestP11_RequestsOfAnAccount has one account make more requests than it may, over each binding. It is told
 // when to try again; the requests of another account are answered.
 func TestP11_RequestsOfAnAccount(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{
 		Agents:   rig.Manager(t, says("echo")),
 		Settings: rig.Keys(twoAccounts...),
@@ -105,6 +106,7 @@ func TestP11_RequestsOfAnAccount(t *testing.T) {
 // TestP11_RequestsOfAPrincipal has one principal of an account make more requests than each of them may, over
 // each binding. The others of its account are answered.
 func TestP11_RequestsOfAPrincipal(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(append(slices.Clone(twoAccounts), rig.Key("acme", "zoe"))...)})
 	setLimits(t, target, &teamv1.AccountLimits{PerPrincipal: &teamv1.PrincipalLimits{RequestsPerSecond: proto.Float64(0.001), Burst: proto.Int32(3)}})
 	for i := range 3 {
@@ -128,6 +130,7 @@ func TestP11_RequestsOfAPrincipal(t *testing.T) {
 // TestP11_StreamsOfAPrincipal has a principal open more streams than it may. The error names the limit and
 // whose it is; another principal of the account opens one.
 func TestP11_StreamsOfAPrincipal(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
 	slow := &agent.Func{ID: "slow", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
@@ -171,6 +174,7 @@ func TestP11_StreamsOfAPrincipal(t *testing.T) {
 
 // TestP11_FaultsOverTheAPI: what is wrong with limits of principals is named by its path in JSON.
 func TestP11_FaultsOverTheAPI(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Settings: rig.Keys(twoAccounts...)})
 	answer, err := target.As("ops", "root").Do(t.Context(), http.MethodPut, "/team/v1/accounts/acme",
 		[]byte(`{"limits": {"burst": 1, "perPrincipal": {"maxQueued": 0, "maxUploadBytes": "5"}}}`), map[string]string{"Content-Type": "application/json"})

@@ -54,6 +54,7 @@ func company(t testing.TB, llm *fakellm.Server) *manager.Manager {
 // TestS_39_NestedHistory: two turns of one context through three levels, each with
 // a history of its own.
 func TestS_39_NestedHistory(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		m := company(t, llm)
@@ -109,6 +110,7 @@ func TestS_39_NestedHistory(t *testing.T) {
 // TestS_58_Growth: the prompt of a leader grows linearly at most, and not beyond
 // the last 20 entries.
 func TestS_58_Growth(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		m := company(t, llm)
@@ -139,6 +141,7 @@ func TestS_58_Growth(t *testing.T) {
 // TestS_49_NestedMemory: no history can be read, of a company of three levels: one
 // warning a team, and the run completes.
 func TestS_49_NestedMemory(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		l := live(t, at, company(t, llm), llm)
@@ -158,6 +161,7 @@ func TestS_49_NestedMemory(t *testing.T) {
 // TestR_002_4_4_Damaged: an entry whose delegations cannot be read counts for what
 // was said.
 func TestR_002_4_4_Damaged(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		m := company(t, llm)
@@ -210,6 +214,7 @@ func (setter) Next(s *team.State) (team.Decision, error) {
 // TestR_000_15_Context: a run begins with an empty context; what a conversation
 // keeps are the keys that say so.
 func TestR_000_15_Context(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		m := rig.Manager(t, says("worker"))
 		for id, memory := range map[string]bool{"keeps": true, "forgets": false} {

@@ -108,6 +108,7 @@ func warnings(task *a2av1.Task) []string { return a2a.RunOf(task.GetMetadata()).
 
 // TestR_002_29_History has a model-backed agent in conversations.
 func TestR_002_29_History(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)), llm)
@@ -187,6 +188,7 @@ func ours(contextID string) a2a.Thread { return a2a.Thread{Owner: "local/local",
 
 // TestR_002_29_Restart: what was said outlives the process.
 func TestR_002_29_Restart(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		m := rig.Manager(t, newTalker(t, llm, true))
@@ -202,6 +204,7 @@ func TestR_002_29_Restart(t *testing.T) {
 // TestS_55_Conversations: two principals use the same context id, and know
 // nothing of each other.
 func TestS_55_Conversations(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		s, _ := at.Open(t)
@@ -232,6 +235,7 @@ func TestS_55_Conversations(t *testing.T) {
 // TestS_49_Memory: what cannot be read of a conversation, or kept, is a warning
 // of a run that completes.
 func TestS_49_Memory(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)), llm)
@@ -298,6 +302,7 @@ func noted(records []a2a.Record, code string) (n int) {
 // TestR_002_40_Order: the exchange is kept before the run's end is on record, and
 // is what was answered.
 func TestR_002_40_Order(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		m := rig.Manager(t, newTalker(t, llm, true))
@@ -363,6 +368,7 @@ func afterwards(op faulty.Op) faulty.Plan {
 
 // TestR_002_27_Together: 50 runs in one context at the same time.
 func TestR_002_27_Together(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		const runs = 50
 		llm := fakellm.New(t)
@@ -415,6 +421,7 @@ func (plainStore) Remember(context.Context, a2a.Thread, a2a.Exchange) error { re
 // TestR_002_07_Optional: neither memory nor a store that keeps conversations is
 // needed.
 func TestR_002_07_Optional(t *testing.T) {
+	t.Parallel()
 	t.Run("R-002-07 an agent without memory", func(t *testing.T) {
 		rig.EachStore(t, func(t *testing.T, at rig.Place) {
 			llm := fakellm.New(t)
@@ -456,6 +463,7 @@ func TestR_002_07_Optional(t *testing.T) {
 // TestS_55_Elsewhere: an agent on another server, which knows all callers here by
 // one key, mixes up nobody's conversations.
 func TestS_55_Elsewhere(t *testing.T) {
+	t.Parallel()
 	llm := fakellm.New(t)
 	far := rig.Serve(t, server.Config{Agents: rig.Manager(t, newTalker(t, llm, true))}, llm)
 	m := rig.Manager(t, overService(t, "far", far, "talker"))
@@ -475,6 +483,7 @@ func TestS_55_Elsewhere(t *testing.T) {
 // TestR_002_40_CheckedThenKept: the output middleware has spoken when the exchange
 // is kept, and what is kept is what it made of the answer; then comes the end.
 func TestR_002_40_CheckedThenKept(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		llm.Answer("m", func(r *fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "re: " + r.Last()} })

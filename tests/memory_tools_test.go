@@ -26,6 +26,7 @@ func (orders) Call(context.Context, json.RawMessage, string) (*teamv1.ToolResult
 // TestConversation_ToolCalls: the next task of a conversation knows what the tools have answered in the
 // last one, of an agent and of the members of a swarm, in each store.
 func TestConversation_ToolCalls(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		llm.Answer("m", func(r *fakellm.Request) fakellm.Turn {

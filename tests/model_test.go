@@ -21,6 +21,7 @@ import (
 // whose models add a random word each to what they read: all of them must be in
 // the answer, on every binding. Nothing of it can be canned.
 func TestR_000_31_WordsOfModels(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		llm := fakellm.New(t)
 		words := map[string]string{}

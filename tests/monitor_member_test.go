@@ -19,6 +19,7 @@ import (
 // another one, with where that belongs, counted once; and nothing else of the other
 // team. Behind any cursor it goes on without gap or repeat, also on a later server.
 func TestR_003_28_WorkAsAMember(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		c := newCrew("c")
 		m := c.members(t)

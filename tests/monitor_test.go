@@ -123,6 +123,7 @@ teams:
 // TestS_21_R_003_32_Story: a message comes, the leader has the web agent search and
 // the coding agent write, and whoever watches the team sees all of it.
 func TestS_21_R_003_32_Story(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		for n, binding := range []string{"grpc", "rest"} {
 			t.Run("S-21 C-29 R-003-28 R-003-29 R-003-30 R-003-31 "+binding, func(t *testing.T) {
@@ -259,6 +260,7 @@ func (w *teamWatch) told() []string {
 // TestR_003_30_Cursor: who leaves a team behind any event, and comes back over
 // another binding, to another server, is told all that follows, once.
 func TestR_003_30_Cursor(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		c := newCrew("c")
 		m := c.members(t)
@@ -350,6 +352,7 @@ func sorted(list []string) []string {
 // TestR_003_30_SecondReplica: a team that works on one server is watched on another
 // one on the same store, and who moves between them misses nothing.
 func TestR_003_30_SecondReplica(t *testing.T) {
+	t.Parallel()
 	place := rig.PostgreSQL(t)
 	c := newCrew("c")
 	m := c.members(t)
@@ -391,6 +394,7 @@ func TestR_003_30_SecondReplica(t *testing.T) {
 // TestS_25_WatchTask: who drops the watch of a task behind any event goes on there
 // without gap or repeat; also of a delegation, and over a restart.
 func TestS_25_WatchTask(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		c := newCrew("c")
 		m := c.members(t)
@@ -472,6 +476,7 @@ func answerable(t testing.TB, m rig.Monitor, req *teamv1.ListQuestionsRequest) [
 // TestS_51_Approvals: two members side by side, deep inside and on another server,
 // ask; both questions are listed, the second is answered first, over a restart.
 func TestS_51_Approvals(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		far := newCrew("c")
 		farAgents := far.members(t)
@@ -591,6 +596,7 @@ func TestS_51_Approvals(t *testing.T) {
 // TestS_51_AnswerToNothing: what answers no question is refused, and told nobody; an
 // answer that was taken may come again.
 func TestS_51_AnswerToNothing(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		entered, leave := make(chan struct{}), make(chan struct{})
 		works := &agent.Func{ID: "works", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
@@ -648,6 +654,7 @@ func TestS_51_AnswerToNothing(t *testing.T) {
 
 // TestA_05_MonitorOfOthers: nobody is shown the tasks of somebody else.
 func TestA_05_MonitorOfOthers(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		m := rig.Manager(t, script(t, "asks", asking("who?")...))
 		store, _ := place.Open(t)

@@ -39,6 +39,7 @@ func outline(s *teamv1.TraceStep) []string {
 // TestR_003_31_Trace: a trace says of each decision why, with the rule and the values
 // that it saw, and of each piece of work what was given, tried and came of it.
 func TestR_003_31_Trace(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, `
 models: {a: MODEL(a), b: MODEL(b)}
@@ -103,6 +104,7 @@ teams:
 // TestS_60_CostByWhoCausedIt: what a task cost, by member, by team and by account,
 // adds up to what its end says; so does that of each part of it.
 func TestS_60_CostByWhoCausedIt(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		store, _ := at.Open(t)
 		m := &meteredModel{spent: &teamv1.Spent{InputTokens: 31, OutputTokens: 17, CostMicros: 53}}
@@ -165,6 +167,7 @@ func TestS_60_CostByWhoCausedIt(t *testing.T) {
 // TestA_12_WatchesAreStreams: watches count among the streams of a task, of a team
 // and of an owner, and are given back.
 func TestA_12_WatchesAreStreams(t *testing.T) {
+	t.Parallel()
 	for n := range 2 {
 		c := newCrew("c")
 		target := rig.Serve(t, server.Config{Agents: c.members(t), Settings: &teamv1.ServerSettings{Streams: &teamv1.StreamSettings{PerTask: proto.Int32(2), PerCaller: proto.Int32(3)}}})

@@ -38,6 +38,7 @@ func (l *life) parked(t testing.TB, id string) bool {
 
 // A paused task stays so when its process dies, and begins nothing until it is resumed.
 func TestS_44_PauseOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		c := newCrew("b")
 		m := c.members(t)
@@ -123,6 +124,7 @@ func goesOn(t *testing.T, at rig.Place, agents a2a.Agents, id string) {
 
 // R-001-42: artifacts that a stop drops, no binding shows any more; those it keeps, all do.
 func TestS_43_StopDropsArtifacts(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for _, save := range []bool{false, true} {
 			c := newCrew("b")

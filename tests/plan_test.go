@@ -64,6 +64,7 @@ func asData(t *testing.T, task *a2av1.Task, id string, data map[string]any) *a2a
 // plans that break its rules are rejected, and the question stays open; after a restart the plan that
 // a person sends runs.
 func TestS_62_ApprovalOfAPlanOverTheWire(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := planner(t)
 		for n := range 3 {
@@ -141,6 +142,7 @@ func TestS_62_ApprovalOfAPlanOverTheWire(t *testing.T) {
 // TestS_62_PlanOfAMember: a team whose plans people approve is a member here, and of another server;
 // the plan that a person sends to the task of the leader is checked here as well.
 func TestS_62_PlanOfAMember(t *testing.T) {
+	t.Parallel()
 	llm := planner(t)
 	peer := rig.Serve(t, server.Config{Agents: plannedTeam(t, llm)}, llm)
 	for name, far := range map[string]string{

@@ -18,6 +18,7 @@ import (
 // TestA_25_A_18_Webhook: a webhook that is set over A2A 0.3 gets the task as 0.3 has
 // it, with its token.
 func TestA_25_A_18_Webhook(t *testing.T) {
+	t.Parallel()
 	type told struct{ Kind, ID, ContextID, State, Token, Media, Version string }
 	got := make(chan told, 100)
 	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -43,6 +43,7 @@ func whichAgent(t testing.TB) agent.Agent {
 
 // TestA_18_Configurations: the calls about configurations, over each binding.
 func TestA_18_Configurations(t *testing.T) {
+	t.Parallel()
 	keys := []*teamv1.ApiKey{rig.Key("acme", "ann"), rig.Key("acme", "bob")}
 	open := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), Settings: rig.Keys(keys...)})
 	target, bob := open.As("acme", "ann"), rig.Clients(t, open.As("acme", "bob"))
@@ -138,6 +139,7 @@ func wantReason(t *testing.T, err error, reason string, fields ...string) {
 
 // TestA_04_A_18_BadConfigurations: what is wrong is named, and nothing is stored.
 func TestA_04_A_18_BadConfigurations(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t))})
 	task := send(t, rig.NewREST(target), rig.Text("asks", "m1", "x")).GetId()
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
@@ -195,6 +197,7 @@ func TestA_04_A_18_BadConfigurations(t *testing.T) {
 
 // TestA_18_SwitchedOff: the card says so. What the calls say is in the table of errors.
 func TestA_18_SwitchedOff(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), Settings: &teamv1.ServerSettings{Push: &teamv1.PushSettings{Enabled: proto.Bool(false)}}})
 	card, _, err := rig.PublicCard(t.Context(), target, "asks")
 	if err != nil || card.GetCapabilities().GetPushNotifications() {
@@ -213,6 +216,7 @@ func speaking(t testing.TB, s *speaker, at rig.Place) (clients []rig.Client, sto
 // TestA_18_ToldWhatStreamsTell: with a configuration in the send a receiver gets what a
 // stream from the beginning gets, byte for byte in meaning.
 func TestA_18_ToldWhatStreamsTell(t *testing.T) {
+	t.Parallel()
 	t.Run("many small pieces", func(t *testing.T) { toldWhatStreamsTell(t, 20, 1) })
 	t.Run("S-64 few large ones", func(t *testing.T) { toldWhatStreamsTell(t, 3, 450_000) })
 }
@@ -266,6 +270,7 @@ func toldWhatStreamsTell(t *testing.T, pieces, size int) {
 // TestP6_A_18_FailsHangsIsKilled: a receiver that fails three times, is killed and
 // comes back gets everything in order; the task and another receiver do not notice.
 func TestP6_A_18_FailsHangsIsKilled(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s := newSpeaker("speaks")
 		clients, stop := speaking(t, s, at)
@@ -340,6 +345,7 @@ func ordered(t *testing.T, list []rig.Notification) {
 // TestA_13_P6_AcrossRestarts: configurations and how far they were told outlive the
 // server; it ends hard, as often as it wants.
 func TestA_13_P6_AcrossRestarts(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		var l *life
 		hooked := rig.NewReceiver(t)
@@ -451,6 +457,7 @@ func TestA_18_P6_TwoReplicas(t *testing.T) {
 // told as it is, a delegation is told by its own id, and a message with a
 // configuration is followed.
 func TestA_18_TasksOfAllKinds(t *testing.T) {
+	t.Parallel()
 	m := manager.New(manager.Config{})
 	t.Cleanup(m.Close)
 	c := newCrew("b")
@@ -523,6 +530,7 @@ func TestA_18_TasksOfAllKinds(t *testing.T) {
 // TestA_18_A_15_ARefusedMessageChangesNoConfiguration: over each binding, and where
 // the message is one of another task.
 func TestA_18_A_15_ARefusedMessageChangesNoConfiguration(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t))})
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		p := c.(rig.PushClient)
@@ -549,6 +557,7 @@ func TestA_18_A_15_ARefusedMessageChangesNoConfiguration(t *testing.T) {
 
 // TestT_16_RedirectsAreNotFollowed: neither the body nor a secret goes anywhere else.
 func TestT_16_RedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
 	policy := hasty
 	policy.Tries = 2
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), Push: policy})
@@ -572,6 +581,7 @@ func TestT_16_RedirectsAreNotFollowed(t *testing.T) {
 
 // TestA_18_TheOwnerSeesWhatWasGivenUp: in the task's metadata, with the extension.
 func TestA_18_TheOwnerSeesWhatWasGivenUp(t *testing.T) {
+	t.Parallel()
 	policy := hasty
 	policy.Tries = 3
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, whichAgent(t)), Push: policy})

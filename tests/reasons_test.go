@@ -37,6 +37,7 @@ var polite = ware{"polite", func(*agent.Passing) (agent.Verdict, error) { return
 // TestR_002_19_ErrorReasons has each kind of error of a team as a task, and as the
 // ErrorInfo of a call of the Agent service.
 func TestR_002_19_ErrorReasons(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		sleepy := &agent.Func{ID: "sleepy", Call: func(ctx context.Context, _ *a2av1.Message) (*a2av1.Message, error) {
 			<-ctx.Done()
@@ -102,6 +103,7 @@ func TestR_002_19_ErrorReasons(t *testing.T) {
 // TestR_002_9_3_OfAnotherServer has a guardrail of another server's team stop what
 // its member is given: the delegation is rejected here, for the same reason.
 func TestR_002_9_3_OfAnotherServer(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		far := rig.Manager(t, says("writer"))
 		s, err := workflow.New(workflow.Config{Steps: []workflow.Step{{ID: "one", Member: "writer"}}})

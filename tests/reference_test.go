@@ -18,6 +18,7 @@ func referring(req *a2av1.SendMessageRequest, ids ...string) *a2av1.SendMessageR
 // TestA_24_T_5_References: what a task was about that a message refers to is part of
 // what its agent is told.
 func TestA_24_T_5_References(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		l := live(t, at, rig.Manager(t, newTalker(t, llm, true)))

@@ -30,6 +30,7 @@ teams:
 // TestRequired_NeverCompleted has the leader of a team of each mode claim success, over each binding,
 // although its required member failed or was never called.
 func TestRequired_NeverCompleted(t *testing.T) {
+	t.Parallel()
 	calls := func(member string) fakellm.Turn {
 		return fakellm.Turn{Calls: []fakellm.Call{{Name: "delegate_to_" + member, Arguments: `{"task":"look"}`}}}
 	}
@@ -83,6 +84,7 @@ func TestRequired_NeverCompleted(t *testing.T) {
 // TestRequired_InTheTask has required work that failed without an error: an empty reply is in the
 // task's metadata and in the trace, and a later success makes up for it.
 func TestRequired_InTheTask(t *testing.T) {
+	t.Parallel()
 	again := func(task string) fakellm.Turn {
 		return fakellm.Turn{Calls: []fakellm.Call{{Name: "delegate_to_c", Arguments: `{"task":"` + task + `"}`}}}
 	}

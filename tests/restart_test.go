@@ -197,6 +197,7 @@ func ended(task *a2av1.Task) bool {
 }
 
 func TestS_50_Restart(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes {
 		rig.EachStore(t, func(t *testing.T, at rig.Place) {
 			t.Run("S-50 A-13 two of four steps are done: "+mode, func(t *testing.T) {
@@ -240,6 +241,7 @@ func TestS_50_Restart(t *testing.T) {
 
 // TestA_13_WhatIsKept restarts a server that has tasks in every state.
 func TestA_13_WhatIsKept(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		c := newCrew("c")
 		m := c.members(t)
@@ -351,6 +353,7 @@ func questions(task *a2av1.Task) []string {
 }
 
 func TestS_51_TwoQuestions(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes {
 		rig.EachStore(t, func(t *testing.T, at rig.Place) {
 			t.Run("S-51 the second is answered first: "+mode, func(t *testing.T) {
@@ -407,6 +410,7 @@ func TestS_51_TwoQuestions(t *testing.T) {
 // TestS_50_StopWhileOneAsks: a server stops while one member of a nested team waits
 // for people and another one works. That one's work goes on before the answer.
 func TestS_50_StopWhileOneAsks(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		c := newCrew("c")
 		m := c.members(t)

@@ -55,6 +55,7 @@ func within(t *testing.T) context.Context {
 // TestS_10_RetryWithBackoff: 500, 500, text: three requests with growing gaps, one
 // delegation, no cycle (R-002-32).
 func TestS_10_RetryWithBackoff(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		llm.Script("writer-model", fakellm.Turn{Status: 500}, fakellm.Turn{Status: 500}, fakellm.Turn{Text: "a text"})
@@ -119,6 +120,7 @@ func TestS_11_RetryBoundedByTime(t *testing.T) {
 
 // TestS_60_MoneyStopsTheRun: prices of the configuration, usage of the endpoint.
 func TestS_60_MoneyStopsTheRun(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		llm := fakellm.New(t)
 		llm.Answer("writer-model", func(*fakellm.Request) fakellm.Turn {
@@ -145,6 +147,7 @@ func TestS_60_MoneyStopsTheRun(t *testing.T) {
 // some of those it is not called any more, by no team, and once it is up again a
 // probe finds out (R-002-33).
 func TestS_56_BreakerOfARemoteMember(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {

@@ -70,6 +70,7 @@ func judged(tr *teamv1.Trace) []string {
 
 // TestC_21_Review sends messages to teams whose results are judged.
 func TestC_21_Review(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		s := play(t, place, reviewedFile)
 		t.Run("R-001-11 R-001-21 the result is worked over, and the second one is the answer", func(t *testing.T) {

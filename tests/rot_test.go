@@ -46,6 +46,7 @@ const (
 // TestP15_BitRot flips one bit in each of 100 records, of 100 tasks: every one of
 // them is found, no wrong content is served, and other tasks are as they were.
 func TestP15_BitRot(t *testing.T) {
+	t.Parallel()
 	for _, place := range sample.Of(t, []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL}) {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {

@@ -341,6 +341,7 @@ func nestedLists(levels int) *structpb.Value {
 // TestA_01_RoundTripOfEscapes: pairs of escapes are one character over both
 // bindings that take JSON, and half a pair is refused.
 func TestA_01_RoundTripOfEscapes(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, mirror("mirror", false))})
 	clients := rig.Clients(t, target)
 	n := 0

@@ -120,6 +120,7 @@ func events(t *testing.T, at rig.Target, agentID, text string) []*teamv1.Event {
 // TestR_000_39_TeamOfAnotherServer has a team of another server as a member,
 // over the Agent service and over A2A on each binding (S-56).
 func TestR_000_39_TeamOfAnotherServer(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		far := rig.Manager(t, says("researcher", "search"), says("writer"))
 		chain(t, far, "newsroom", "researcher", "writer")
@@ -180,6 +181,7 @@ func hasPrefix(paths map[string]bool, prefix string) bool {
 // other, over the Agent service and over A2A: health, info and a message end with
 // a clear error, again and again (S-37).
 func TestR_000_36_ServersThatContainEachOther(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		links := map[string]func(t *testing.T, at rig.Target, agentID string) agent.Agent{
 			"agent service": func(t *testing.T, at rig.Target, agentID string) agent.Agent {

@@ -15,6 +15,7 @@ import (
 // task is canceled there, and the next attempt begins another one. Without another attempt the step
 // fails, on each binding of the caller.
 func TestS_11_SilentMember(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"a2a", "grpc"} {
 		for _, attempts := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s %d", kind, attempts), func(t *testing.T) {

@@ -188,6 +188,7 @@ func begin(t testing.TB, c rig.Client, tenant, messageID string) string {
 
 // TestP5_CutAndResubscribe cuts a stream again and again while the task goes on.
 func TestP5_CutAndResubscribe(t *testing.T) {
+	t.Parallel()
 	cycles := atLeast(t, streamCycles, 200)
 	for i, binding := range []string{"grpc", "rest", "jsonrpc"} {
 		t.Run(binding, func(t *testing.T) {
@@ -225,6 +226,7 @@ func TestP5_CutAndResubscribe(t *testing.T) {
 
 // TestP5_FromReplicaToReplica cuts streams and goes on elsewhere.
 func TestP5_FromReplicaToReplica(t *testing.T) {
+	t.Parallel()
 	place := rig.PostgreSQL(t)
 	a := newSpeaker("speaker") // whichever replica drives it
 	var clients []rig.Client
@@ -262,6 +264,7 @@ func TestP5_FromReplicaToReplica(t *testing.T) {
 
 // TestP10_DefaultLimits opens as many streams of a task as there may be, and one more.
 func TestP10_DefaultLimits(t *testing.T) {
+	t.Parallel()
 	a := newSpeaker("speaker")
 	target := rig.Serve(t, server.Config{Agent: a})
 	clients := rig.Clients(t, target)
@@ -297,6 +300,7 @@ func TestP10_DefaultLimits(t *testing.T) {
 
 // TestA_14_Cursors asks each binding for what lies behind cursors of all kinds.
 func TestA_14_Cursors(t *testing.T) {
+	t.Parallel()
 	a := newSpeaker("speaker")
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, a, says("echo"))})
 	clients := rig.Clients(t, target)
@@ -365,6 +369,7 @@ func TestA_14_Cursors(t *testing.T) {
 
 // TestA_15_RepeatedStream repeats a send whose stream broke, with its cursor.
 func TestA_15_RepeatedStream(t *testing.T) {
+	t.Parallel()
 	for i, binding := range []string{"grpc", "rest", "jsonrpc"} {
 		t.Run(binding, func(t *testing.T) {
 			a := newSpeaker("speaker")
@@ -407,6 +412,7 @@ func TestA_15_RepeatedStream(t *testing.T) {
 // TestS_25_A_13_RestartUnderStream has the server go while clients read, drop
 // their stream, and read on behind it from the one that follows.
 func TestS_25_A_13_RestartUnderStream(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		kept, done := place.Open(t)
 		a := newSpeaker("speaker")
@@ -470,6 +476,7 @@ func TestS_25_A_13_RestartUnderStream(t *testing.T) {
 
 // TestS_25_ClientDropsStream leaves a stream that a message began.
 func TestS_25_ClientDropsStream(t *testing.T) {
+	t.Parallel()
 	for i, binding := range []string{"grpc", "rest", "jsonrpc"} {
 		t.Run(binding, func(t *testing.T) {
 			a := newSpeaker("speaker")

@@ -48,6 +48,7 @@ func passer(t testing.TB, id, to string) agent.Agent {
 // server: control goes there and comes back, over the Agent service and over A2A on
 // each binding.
 func TestC_13_SwarmAcrossServers(t *testing.T) {
+	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		far := rig.Serve(t, server.Config{Agents: rig.Manager(t, passer(t, "billing", "closer"))})
 		for name, member := range map[string]func(*testing.T) agent.Agent{

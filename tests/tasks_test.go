@@ -69,6 +69,7 @@ func rawAnswers(t *testing.T, target rig.Target, method string, params any, rest
 // TestA_05_LargeTasks: a page of tasks that are large ends by bytes, and the next one
 // goes on; what is cut from them makes room for more.
 func TestA_05_LargeTasks(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s, _ := at.Open(t)
 		deaf := &agent.Func{ID: "deaf", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
@@ -114,6 +115,7 @@ func TestA_05_LargeTasks(t *testing.T) {
 // once, newest status first and then by id, over every binding; the four fields
 // are always there, and artifacts only where they are asked for.
 func TestA_05_ManyTasks(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		s, _ := at.Open(t)
 		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo")), Store: s})
@@ -231,6 +233,7 @@ func rawTasks(t *testing.T, page map[string]json.RawMessage) (list []map[string]
 // TestA_06_HistoryOverTheWire: as much history as was asked for is in every task
 // that is answered or told, the newest; of none not even the field.
 func TestA_06_HistoryOverTheWire(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, script(t, "asks", append(asking("1?"), asking("2?")...)...))})
 	all := []string{"x", "1?", "a", "2?", "b"}
 	asked := send(t, rig.NewREST(target), rig.Text("asks", "m-1", "x"))
@@ -309,6 +312,7 @@ func saidBy(history []*a2av1.Message) (all []string) {
 
 // TestA_04_BadTimes: a time that is none is a bad field, in each encoding.
 func TestA_04_BadTimes(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, says("echo"))})
 	g := rig.Clients(t, target)[0]
 	for _, at := range []*timestamppb.Timestamp{{Nanos: -1}, {Seconds: 1 << 60}, {Seconds: -1 << 60}} {
@@ -336,6 +340,7 @@ func TestA_04_BadTimes(t *testing.T) {
 
 // TestA_02_CanceledAgain: what is canceled is answered with the same task.
 func TestA_02_CanceledAgain(t *testing.T) {
+	t.Parallel()
 	target := rig.Serve(t, server.Config{Agents: rig.Manager(t, patient())})
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		id := send(t, c, atOnce(rig.Text("works", "m-"+c.Binding(), "x"))).GetId()
@@ -359,6 +364,7 @@ func TestA_02_CanceledAgain(t *testing.T) {
 // that returns immediately for nothing, and who goes away, or has no more time,
 // ends nothing.
 func TestA_09_WhoWaitsForWhat(t *testing.T) {
+	t.Parallel()
 	c := newCrew("a")
 	l := live(t, rig.Memory(t), func() *manager.Manager {
 		m := c.members(t)
@@ -452,6 +458,7 @@ func (loginAgent) Process(_ context.Context, req *teamv1.ProcessRequest) iter.Se
 // TestA_16_OneEndOverTheWire: a task that is canceled, written to and finished at
 // once, over one binding each, ends once, whoever watches; and stays as it ended.
 func TestA_16_OneEndOverTheWire(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		gates := make([]chan struct{}, 30)
 		var agents []agent.Agent
@@ -520,6 +527,7 @@ func TestA_16_OneEndOverTheWire(t *testing.T) {
 // TestA_17_RefusedWhileItWorks: a server that is told so takes no message to a task
 // that asks for nothing; answers, and what comes again, it takes.
 func TestA_17_RefusedWhileItWorks(t *testing.T) {
+	t.Parallel()
 	asks, works := script(t, "asks", asking("who?")...), patient()
 	for _, refuses := range []bool{true, false} {
 		target := rig.Serve(t, server.Config{Agents: rig.Manager(t, asks, works), Settings: &teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{RefuseWhileWorking: refuses}}})

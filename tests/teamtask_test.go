@@ -68,6 +68,7 @@ func bureau(t *testing.T) (m *manager.Manager, at chan struct{}, ended *atomic.I
 
 // TestA_23_S_61_ATeamsTask: over each binding a team is an agent like any other.
 func TestA_23_S_61_ATeamsTask(t *testing.T) {
+	t.Parallel()
 	m, at, ended := bureau(t)
 	target := rig.Serve(t, server.Config{Agents: m, Push: hasty})
 	detailed := target

@@ -63,6 +63,7 @@ func serveTLS(t *testing.T, ca *testcerts.Authority, c server.Config) rig.Target
 // name that is not configured, a certificate of another authority and none are refused, as is an
 // expired one. A bearer token takes precedence.
 func TestT_10_ClientCertificates(t *testing.T) {
+	t.Parallel()
 	ca, other := testcerts.New(t, "ca"), testcerts.New(t, "other")
 	target := serveTLS(t, ca, server.Config{
 		Settings: &teamv1.ServerSettings{Auth: &teamv1.AuthConfig{ApiKeys: []*teamv1.ApiKey{rig.Key("acme", "key")}, Mtls: []*teamv1.CertificateClient{
@@ -123,6 +124,7 @@ func TestT_10_ClientCertificates(t *testing.T) {
 // TestT_35_Handshake: HTTPS offers HTTP/2 and HTTP/1.1, pages are told to use HTTPS, and a peer that
 // does not finish the handshake is cut off within 15 seconds on both listeners.
 func TestT_35_Handshake(t *testing.T) {
+	t.Parallel()
 	ca := testcerts.New(t, "ca")
 	target := serveTLS(t, ca, server.Config{Settings: rig.Keys(rig.Key("acme", "ann"))})
 	for version, config := range map[string]*tls.Config{"HTTP/2.0": ca.Client(), "HTTP/1.1": ca.Client()} {
@@ -166,6 +168,7 @@ func TestT_35_Handshake(t *testing.T) {
 
 // TestT_35_FailedHandshakesAreLogged: a peer that does not speak TLS is logged, on both listeners.
 func TestT_35_FailedHandshakesAreLogged(t *testing.T) {
+	t.Parallel()
 	core, logged := observer.New(zap.WarnLevel)
 	failed := make(chan struct{}, 10)
 	core = zapcore.RegisterHooks(core, func(e zapcore.Entry) error { // called after the line is there
@@ -197,6 +200,7 @@ func TestT_35_FailedHandshakesAreLogged(t *testing.T) {
 
 // TestT_35_StreamsOverTLS: streams and their ends are the same over TLS, with HTTP/2.
 func TestT_35_StreamsOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := testcerts.New(t, "ca")
 	target := serveTLS(t, ca, server.Config{Settings: rig.Keys(rig.Key("acme", "ann"))}).Secure(t, ca.Client()).As("acme", "ann")
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
@@ -219,6 +223,7 @@ func TestT_35_StreamsOverTLS(t *testing.T) {
 // TestA_01_RefusalsOverHTTP2: a request that is refused before its body is read is answered like any other: its stream
 // ends, and is not reset, which some clients take for a failure. If the body does not come, it is not awaited for long.
 func TestA_01_RefusalsOverHTTP2(t *testing.T) {
+	t.Parallel()
 	ca := testcerts.New(t, "ca")
 	target := serveTLS(t, ca, server.Config{Settings: rig.Keys(rig.Key("acme", "ann"))})
 	for name, whole := range map[string]bool{"the body comes late": true, "the body never comes": false} {
@@ -285,6 +290,7 @@ func TestA_01_RefusalsOverHTTP2(t *testing.T) {
 
 // TestT_7_ClearBeyondLoopback: without TLS the server listens on loopback only, unless a proxy does TLS.
 func TestT_7_ClearBeyondLoopback(t *testing.T) {
+	t.Parallel()
 	agent, err := scripted.New(scripted.Config{ID: "parrot", Steps: []*teamv1.ScriptedStep{{Do: &teamv1.ScriptedStep_Text{Text: "hello"}}}})
 	if err != nil {
 		t.Fatal(err)

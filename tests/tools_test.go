@@ -56,7 +56,10 @@ func fromFile(t *testing.T, place rig.Place, text string, env map[string]string,
 // TestS_53_ModelsAndKeys runs a coordinator of one provider with a member that has
 // no model and one that has another provider's: each request carries its own key,
 // and no key comes out anywhere.
-func TestS_53_ModelsAndKeys(t *testing.T) { onStages(t, modelsAndKeys) }
+func TestS_53_ModelsAndKeys(t *testing.T) {
+	t.Parallel()
+	onStages(t, modelsAndKeys)
+}
 
 func modelsAndKeys(t *testing.T, place rig.Place) {
 	const leadKey, ownKey = rig.Secret + "-of-the-lead", rig.Secret + "-of-the-member"
@@ -152,7 +155,10 @@ func tides(t *testing.T) string {
 
 // TestR_002_2_5_ToolsOfItsOwn has a member with a tool of an MCP server: it uses it by
 // itself, and neither the leader nor another member sees it.
-func TestR_002_2_5_ToolsOfItsOwn(t *testing.T) { onStages(t, toolsOfItsOwn) }
+func TestR_002_2_5_ToolsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	onStages(t, toolsOfItsOwn)
+}
 
 func toolsOfItsOwn(t *testing.T, place rig.Place) {
 	llm := fakellm.New(t)
@@ -212,6 +218,7 @@ teams:
 // TestToolServerDownAtFirst: a server starts without an MCP server that does not answer, and serves its agents. One that
 // has its tools says so to its model and in its task; as soon as the MCP server answers, it has them.
 func TestToolServerDownAtFirst(t *testing.T) {
+	t.Parallel()
 	llm := fakellm.New(t)
 	llm.Answer("pilot", func(r *fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "with " + strings.Join(r.Tools, ",")} })
 	up := make(chan struct{})

@@ -159,6 +159,7 @@ func answerTo(asked *a2av1.Task, id string) *a2av1.SendMessageRequest {
 // The same operation is the same task, the same stream and the same error, in 1.0
 // and in 0.3.
 func TestA_25_BothVersionsAnswerAlike(t *testing.T) {
+	t.Parallel()
 	s := play(t, rig.Memory(t), bothVersions)
 	clients := append([]rig.Client{rig.NewJSONRPC(s.Target)}, rig.ClientsV03(t, s.Target)...)
 	for name, do := range operationsV03() {
@@ -224,6 +225,7 @@ func alike(t *testing.T, v tried) string {
 
 // What is begun in one version goes on in the other: it is one task.
 func TestA_25_OneTaskInBothVersions(t *testing.T) {
+	t.Parallel()
 	s := play(t, rig.Memory(t), bothVersions)
 	now := rig.NewJSONRPC(s.Target)
 	for _, old := range rig.ClientsV03(t, s.Target) {

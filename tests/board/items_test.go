@@ -17,6 +17,7 @@ import (
 
 // TestR_003_18_AddWorkItem: what is added is there, for the account alone.
 func TestR_003_18_AddWorkItem(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		ann, bob, eve := h.board(t, binding, "acme", "ann"), h.board(t, binding, "acme", "bob"), h.board(t, binding, "other", "eve")
 		req := &teamv1.AddWorkItemRequest{TeamId: "desk", Title: "Write it", Description: "All of it", Priority: 5, Agent: "writer", Op: "once"}
@@ -63,6 +64,7 @@ func TestR_003_18_AddWorkItem(t *testing.T) {
 
 // TestS_47_R_003_19_R_003_25_Board is the scenario, on real time.
 func TestS_47_R_003_19_R_003_25_Board(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		b := h.board(t, binding, "acme", "ann")
 		b.add("a")
@@ -115,6 +117,7 @@ func TestS_47_R_003_19_R_003_25_Board(t *testing.T) {
 // TestR_003_20_R_003_21_CompleteAndFail: results and errors are kept, and only who
 // holds an item may give them.
 func TestR_003_20_R_003_21_CompleteAndFail(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		ann, bob := h.board(t, binding, "acme", "ann"), h.board(t, binding, "acme", "bob")
 		writer, parrot := ann.as("writer"), bob.as("parrot")
@@ -159,6 +162,7 @@ func TestR_003_20_R_003_21_CompleteAndFail(t *testing.T) {
 
 // TestR_003_25_Priority: the most important first, then the oldest, over pages.
 func TestR_003_25_Priority(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		b := h.board(t, binding, "acme", "ann")
 		for i, p := range []int32{1, 5, 3, 5, 4} {
@@ -176,6 +180,7 @@ func TestR_003_25_Priority(t *testing.T) {
 
 // TestR_003_26_Messages: direct, for all, and answers; what is unread of each.
 func TestR_003_26_Messages(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		ann, bob, eve := h.board(t, binding, "acme", "ann"), h.board(t, binding, "acme", "bob"), h.board(t, binding, "other", "eve")
 		post := func(b at, to, text string, reply int64) *teamv1.BoardMessage {
@@ -223,6 +228,7 @@ func TestR_003_26_Messages(t *testing.T) {
 
 // TestR_003_23_BoardSurvives: what is on a board outlives the server.
 func TestR_003_23_BoardSurvives(t *testing.T) {
+	t.Parallel()
 	for name, at := range map[string]func(testing.TB) rig.Place{"sqlite": rig.SQLite, "postgres": rig.PostgreSQL} {
 		t.Run(name, func(t *testing.T) {
 			place, llm := at(t), fakellm.New(t)

@@ -35,6 +35,7 @@ server:
 // TestR_003_18_WhoHasTools: who works in a team with a board has its tools, however it
 // works; the members of a member have those of their own team only.
 func TestR_003_18_WhoHasTools(t *testing.T) {
+	t.Parallel()
 	h := openFile(t, rig.Memory(t), fakellm.New(t), nested)
 	delegate := func(to string) fakellm.Turn {
 		return fakellm.Turn{Calls: []fakellm.Call{{Name: "delegate_to_" + to, Arguments: `{"task":"x"}`}}}
@@ -85,6 +86,7 @@ func TestR_003_18_WhoHasTools(t *testing.T) {
 
 // TestR_003_19_WrongVerb: the paths of changes answer to POST alone.
 func TestR_003_19_WrongVerb(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), fakellm.New(t))
 	for _, path := range []string{"items/a:claim", "items/a:update", "items/a:complete", "items/a:fail", "items/a:cancel", "messages:ack"} {
 		answer, err := h.Do(t.Context(), http.MethodGet, "/team/v1/teams/desk/board/"+path, nil, nil)
@@ -120,6 +122,7 @@ server:
 // TestR_003_18_PlannedSteps: the steps of a workflow stand on the board before their
 // turn comes.
 func TestR_003_18_PlannedSteps(t *testing.T) {
+	t.Parallel()
 	h := openFile(t, rig.Memory(t), fakellm.New(t), staged)
 	gate := fakellm.NewGate()
 	h.llm.Script("slow", fakellm.Turn{Text: "ready", Gate: gate})

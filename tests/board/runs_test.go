@@ -36,6 +36,7 @@ func scripted(llm *fakellm.Server) {
 // TestR_003_18_R_003_20_R_003_26_MembersByTools: the leader and a member work on the
 // board; people see it.
 func TestR_003_18_R_003_20_R_003_26_MembersByTools(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		scripted(h.llm)
 		answer, task := h.says(t, "desk", "write")
@@ -87,6 +88,7 @@ func journal(t *testing.T, h *house, task string) []string {
 // TestR_003_27_WithoutABoard: a team without one is offered no tool, and its runs are
 // as those of a team with one that nobody touches, but for the note of its tools.
 func TestR_003_27_WithoutABoard(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, _ int) {
 		runs := map[string][]string{}
 		for _, team := range []string{"plain", "desk"} {
@@ -117,6 +119,7 @@ func TestR_003_27_WithoutABoard(t *testing.T) {
 // TestR_003_18_StepsOfTasks: what members are given in tasks stands on the board by
 // itself, for whose tasks they are, and cannot be claimed.
 func TestR_003_18_StepsOfTasks(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		_, task := h.says(t, "flow", "tides")
 		b := h.board(t, binding, "acme", "ann")
@@ -165,6 +168,7 @@ func (b at) steps(team, task string) (words []string) {
 // steps do, before it is asked, while it is, and after; and what a team does as a member
 // of another one stands on its own board, too.
 func TestR_003_18_StepsOfPeople(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		b, c := h.board(t, binding, "acme", "ann"), rig.Clients(t, h.Target)[binding]
 		resp, err := c.Send(t.Context(), rig.Text("press", "m1", "tides"))
@@ -234,6 +238,7 @@ func (w *watcher) watch(t *testing.T, m rig.Monitor, enough func() bool) {
 // TestR_003_28_R_003_29_R_003_30_Watched: a watcher sees what is on the board, who
 // works on what, and every change in its order; behind a cursor it goes on.
 func TestR_003_28_R_003_29_R_003_30_Watched(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, binding int) {
 		b, m := h.board(t, binding, "acme", "ann"), rig.Monitors(t, h.Target)[binding]
 		b.add("a")
@@ -277,6 +282,7 @@ func TestR_003_28_R_003_29_R_003_30_Watched(t *testing.T) {
 // TestS_47_R_003_30_Replicas: what is claimed at one replica is refused at the other,
 // which tells its watchers of it; a cursor of the one goes on at the other.
 func TestS_47_R_003_30_Replicas(t *testing.T) {
+	t.Parallel()
 	place, llm := rig.PostgreSQL(t), fakellm.New(t)
 	one, two := open(t, place, llm), open(t, place, llm)
 	a, b := one.board(t, 0, "acme", "ann"), two.board(t, 1, "acme", "ann")

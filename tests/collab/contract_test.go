@@ -110,6 +110,7 @@ func (h *house) judged(model, says, score string) {
 
 // TestS_46_Contract: each call of the contract, and each of its codes, in its JSON.
 func TestS_46_Contract(t *testing.T) {
+	t.Parallel()
 	for _, place := range []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL} {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) { contractStory(t, at) })
@@ -242,6 +243,7 @@ func contractStory(t *testing.T, at rig.Place) {
 
 // TestR_001_31_Capacity: a server that drives as many runs as it may begins none.
 func TestR_001_31_Capacity(t *testing.T) {
+	t.Parallel()
 	begun, hold := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(hold) })
 	slow := &agent.Func{ID: "slow", Call: func(context.Context, *a2av1.Message) (*a2av1.Message, error) {
@@ -279,6 +281,7 @@ func TestR_001_31_Capacity(t *testing.T) {
 
 // TestS_40_ContractMatrix: each bound of the contract, at it and beyond.
 func TestS_40_ContractMatrix(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	role := func(name string) string {
 		return `{"role_name":"` + name + `","agent_config":{"model":"a","tools":[],"instructions":"Work."}}`
@@ -352,6 +355,7 @@ func TestS_40_ContractMatrix(t *testing.T) {
 
 // TestR_001_23_Minutes: minutes of the contract are as long as they say, however many.
 func TestR_001_23_Minutes(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	a := apis(t, h.Target)[0]
 	for _, minutes := range []int64{1, 153_722_868, 307_445_735, math.MaxInt32} { // from the second on they are no time.Duration
@@ -369,6 +373,7 @@ func TestR_001_23_Minutes(t *testing.T) {
 // TestS_40_ContractStart: each field of start_collaboration, of another kind and beyond
 // its bounds.
 func TestS_40_ContractStart(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	for _, c := range []struct{ name, more, field string }{
 		{"R-001-17 a number", `"team_id":7`, "team_id"},
@@ -408,6 +413,7 @@ func TestS_40_ContractStart(t *testing.T) {
 // TestS_40_ContractNames: fields have the names of the contract, also where the service
 // of the same call has others.
 func TestS_40_ContractNames(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	for call, want := range map[string][]string{
 		"start_collaboration":      {"team_id", "task_description", "expected_output", "constraints.resource_limits.maxMagic"},
@@ -429,6 +435,7 @@ func TestS_40_ContractNames(t *testing.T) {
 // TestR_001_58_Features: what the contract wants of a team, of one collaboration; it has
 // no F5 (C-21).
 func TestR_001_58_Features(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	h.says("a", "b", "c")
 	h.llm.Answer("scout", func(r *fakellm.Request) fakellm.Turn {

@@ -17,6 +17,7 @@ import (
 
 // TestR_001_19_Validation: what a request must have, at its bounds and beyond them.
 func TestR_001_19_Validation(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	type req = teamv1.StartCollaborationRequest
 	constraint := func(change func(*teamv1.CollaborationConstraints)) func(*req) {
@@ -89,6 +90,7 @@ func TestR_001_19_Validation(t *testing.T) {
 
 // TestR_001_26_Start: what a start answers.
 func TestR_001_26_Start(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		gates := h.gated(t, "a", "b", "c")
 		before := time.Now().Add(-time.Second)
@@ -175,6 +177,7 @@ func TestR_001_28_Median(t *testing.T) {
 
 // TestR_001_16_Repeated: the same request is taken once.
 func TestR_001_16_Repeated(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		h.gated(t, "a")
 		req := with(request("line"), func(r *teamv1.StartCollaborationRequest) { r.RequestId = "once" })
@@ -201,6 +204,7 @@ func TestR_001_16_Repeated(t *testing.T) {
 // TestR_001_30_Places: as many as a team may have run at once, of all callers, and a
 // restart changes nothing of that.
 func TestR_001_30_Places(t *testing.T) {
+	t.Parallel()
 	for _, place := range []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL} {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {
@@ -231,6 +235,7 @@ func TestR_001_30_Places(t *testing.T) {
 // TestR_001_18_TeamNotReady: a team that the file has no place for is known, and does
 // not begin anything.
 func TestR_001_18_TeamNotReady(t *testing.T) {
+	t.Parallel()
 	for _, place := range []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL} {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {

@@ -40,6 +40,7 @@ func (a api) working(t testing.TB, id, member string) *teamv1.GetCollaborationSt
 
 // TestS_41_HappyPath: how a collaboration stands, from its start to its end.
 func TestS_41_HappyPath(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		gates := h.gated(t, "a", "b", "c")
 		req := request("line")
@@ -121,6 +122,7 @@ func TestS_41_HappyPath(t *testing.T) {
 
 // TestR_001_36_Waiting: of members side by side those without a slot wait.
 func TestR_001_36_Waiting(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		gates := h.gated(t, "a", "b", "c")
 		id := a.start(t, request("wide")).GetCollaborationId()
@@ -139,6 +141,7 @@ func TestR_001_36_Waiting(t *testing.T) {
 
 // TestR_001_35_KnownSoFar: a coordinator's tasks are those that its leader gave so far.
 func TestR_001_35_KnownSoFar(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		gates := h.gated(t, "a", "b")
 		lead := fakellm.NewGate()
@@ -170,6 +173,7 @@ func TestR_001_35_KnownSoFar(t *testing.T) {
 
 // TestR_001_32_Unknown: what is not there, is somebody else's, or is no collaboration.
 func TestR_001_32_Unknown(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		h.says("a", "b", "c")
 		id := a.start(t, request("line")).GetCollaborationId()
@@ -203,6 +207,7 @@ func TestR_001_32_Unknown(t *testing.T) {
 
 // TestR_001_32_List: the caller's collaborations, the newest first, page by page.
 func TestR_001_32_List(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		var ids []string
 		for range 3 {
@@ -251,6 +256,7 @@ func TestR_001_32_List(t *testing.T) {
 
 // TestR_001_33_AfterRestart: another process tells the same of what has ended.
 func TestR_001_33_AfterRestart(t *testing.T) {
+	t.Parallel()
 	at, llm := rig.SQLite(t), fakellm.New(t)
 	h := open(t, at, base, llm)
 	h.says("a", "b", "c")

@@ -120,6 +120,7 @@ func (h *house) checkStopped(t *testing.T, a api, id string, resp *teamv1.StopCo
 // TestR_001_42_ShownAfterAStop: a stop drops the results and the artifacts, while what runs
 // goes on and after the end; everything else is shown as before.
 func TestR_001_42_ShownAfterAStop(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := open(t, at, strings.Replace(base, "  quick:\n", `  press:
     members: [{agent: a}, {agent: b}, {agent: c}]
@@ -184,6 +185,7 @@ func (h *house) dropped(t testing.TB, id string) {
 
 // TestS_43_StopAfterTheEnd: nothing changes, whatever is asked for.
 func TestS_43_StopAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		h.says("a", "b", "c")
 		id := a.start(t, request("line")).GetCollaborationId()
@@ -202,6 +204,7 @@ func TestS_43_StopAfterTheEnd(t *testing.T) {
 
 // TestR_001_41_WaitTimeout: who does not wait for the end is told that it comes.
 func TestR_001_41_WaitTimeout(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	gates := h.gated(t, "a")
 	a := apis(t, h.Target)[0]
@@ -224,6 +227,7 @@ func TestR_001_41_WaitTimeout(t *testing.T) {
 
 // TestR_001_39_S_44_PauseAndResume: nothing more begins while it is paused; then it goes on.
 func TestR_001_39_S_44_PauseAndResume(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		gates := h.gated(t, "a")
 		h.says("b", "c")
@@ -260,6 +264,7 @@ func TestR_001_39_S_44_PauseAndResume(t *testing.T) {
 // TestR_001_16_DeleteTeam: a team with collaborations is deleted with force alone, which
 // stops those of all callers; its status counts them.
 func TestR_001_16_DeleteTeam(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		yaml := "teams: {mine: {members: [{agent: a}], max_concurrent_collaborations: 3, workflow: {steps: [{id: find, agent: a}]}}}"
 		if _, err := a.teams.CreateTeam(t.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Yaml{Yaml: yaml}}); err != nil {
@@ -298,6 +303,7 @@ func TestR_001_16_DeleteTeam(t *testing.T) {
 // TestR_001_16_DeleteBesidesAStart: a team is deleted or a collaboration of it started,
 // and with force what was started is stopped.
 func TestR_001_16_DeleteBesidesAStart(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		gate := fakellm.NewGate()
 		t.Cleanup(gate.Open)
@@ -336,6 +342,7 @@ func TestR_001_16_DeleteBesidesAStart(t *testing.T) {
 // TestR_001_30_TwoServers: of starts at the same time, at two servers on one store, as
 // many begin as may; each server has a say in what the other one drives.
 func TestR_001_30_TwoServers(t *testing.T) {
+	t.Parallel()
 	at, llm := rig.PostgreSQL(t), fakellm.New(t)
 	h := open(t, at, base, llm)
 	gates := h.gated(t, "a")
@@ -395,6 +402,7 @@ func TestR_001_30_TwoServers(t *testing.T) {
 // TestR_001_41_WaitGivenUp: who does not wait for the end of a stop is told that it is
 // being stopped.
 func TestR_001_41_WaitGivenUp(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	gate := fakellm.NewGate()
 	t.Cleanup(gate.Open)
@@ -411,6 +419,7 @@ func TestR_001_41_WaitGivenUp(t *testing.T) {
 
 // TestR_001_49_LongIDs: what a caller sent makes no error long.
 func TestR_001_49_LongIDs(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	long := strings.Repeat("x", 5000)
 	for _, a := range apis(t, h.Target) {

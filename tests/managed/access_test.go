@@ -134,6 +134,7 @@ func (a api) calls(t *testing.T, target rig.Target) map[string]func(id string) e
 
 // TestT_13_TeamsOfAnAccount: what an account makes by the API does not exist for others.
 func TestT_13_TeamsOfAnAccount(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := open(t, at, guardedFile, fakellm.New(t))
 		eve := h.As("other", "eve")
@@ -168,6 +169,7 @@ func TestT_13_TeamsOfAnAccount(t *testing.T) {
 
 // TestT_25_WhatTeamsMayUse: teams that are made by the API use only what the file marks for them.
 func TestT_25_WhatTeamsMayUse(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), guardedFile, fakellm.New(t))
 	for _, ann := range apis(t, h.Target) {
 		for name, doc := range map[string]string{
@@ -199,6 +201,7 @@ func TestT_25_WhatTeamsMayUse(t *testing.T) {
 // TestAccess_File: access in the file names accounts, principals and roles, and card who may read the
 // card without a key.
 func TestAccess_File(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), guardedFile, fakellm.New(t))
 	ann, bob, eve := h.Target, h.As("acme", "bob"), h.As("other", "eve")
 	for id, allowed := range map[string]map[string]bool{

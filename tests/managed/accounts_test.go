@@ -28,6 +28,7 @@ func perDay(n int64) *teamv1.AccountLimits { return &teamv1.AccountLimits{MaxTok
 // TestC_07_AccountService sets, reads and lists limits of accounts over each binding, and a run
 // obeys them.
 func TestC_07_AccountService(t *testing.T) {
+	t.Parallel()
 	file := strings.Replace(base, "  auth:", "  accounts: {fixed: {max_tokens_in_flight: 7}}\n  auth:", 1)
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
@@ -137,6 +138,7 @@ func TestC_07_AccountService(t *testing.T) {
 // TestC_07_LimitsInTheCourseOfADay: limits count what the account has spent on the day before they were
 // set, also if it has had others, and limits in the file do so after a start.
 func TestC_07_LimitsInTheCourseOfADay(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		llm.Answer("m", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "well written"} })
@@ -202,6 +204,7 @@ var asked atomic.Int64
 // TestC_07_AnAccountsLastTurn: a coordinator that answers at a limit does so at the limit of its
 // account, for which it has reserved from the beginning.
 func TestC_07_AnAccountsLastTurn(t *testing.T) {
+	t.Parallel()
 	const limit = 4500
 	file := `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}", api_key: k, max_output_tokens: 200}}

@@ -290,6 +290,7 @@ func (p *party) shows(t *testing.T, all []method) map[string]string {
 // team and its agent. Every operation of one of them, on what has its own ids and on those that the server has given to
 // what the other one has, leaves what the other one has as it is, and shows nothing of it.
 func TestT_13_AccountsApart(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		for _, victim := range []string{"acme/ann", "other/eve"} {
 			t.Run("state of "+victim, func(t *testing.T) {

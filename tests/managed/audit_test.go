@@ -31,6 +31,7 @@ server:
 // TestT_49_AuditLog: changes, refusals and failed sign-ins are on record, each in the chain of its
 // account, without secrets.
 func TestT_49_AuditLog(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := open(t, at, auditedFile, fakellm.New(t))
 		services := rig.Services(t, h.Target)
@@ -106,6 +107,7 @@ func recorded(t *testing.T, log teamv1.AuditServiceClient, account string) (list
 // TestT_49_FlippedBit: after a thousand concurrent changes the chain is intact; one flipped bit, a
 // removed record and a cut end are found.
 func TestT_49_FlippedBit(t *testing.T) {
+	t.Parallel()
 	at := rig.SQLite(t)
 	h := open(t, at, auditedFile, fakellm.New(t))
 	accounts := teamv1.NewAccountServiceClient(rig.Services(t, h.Target)[0])

@@ -130,6 +130,7 @@ const (
 // TestHalt_Refusal: a message to what is halted gets the same error over all bindings and does not use
 // up its id. What was accepted before is answered, and another account is not concerned.
 func TestHalt_Refusal(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := haltsOn(t, at)
 		h.llm.Answer("model-m", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "a text"} })
@@ -180,6 +181,7 @@ func TestHalt_Refusal(t *testing.T) {
 
 // TestHalt_Member: a halted member of a team is a failure of that member, and what it was doing ends.
 func TestHalt_Member(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for _, c := range []struct {
 			kind teamv1.HaltKind
@@ -219,6 +221,7 @@ func TestHalt_Member(t *testing.T) {
 
 // TestHalt_MemberPaused: a run that comes to a member or a model that is paused waits for the resume.
 func TestHalt_MemberPaused(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for _, c := range []struct {
 			kind teamv1.HaltKind
@@ -252,6 +255,7 @@ func TestHalt_MemberPaused(t *testing.T) {
 
 // TestHalt_Fallback: a fallback is used in place of a model that is halted, in time and too late.
 func TestHalt_Fallback(t *testing.T) {
+	t.Parallel()
 	for _, pause := range []bool{false, true} {
 		h := haltsOn(t, rig.Memory(t))
 		h.llm.Answer("model-spare", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "a spare text"} })
@@ -281,6 +285,7 @@ func TestHalt_Fallback(t *testing.T) {
 // TestHalt_FallbackNeeded: a task whose model fails pauses if its fallback is halted with a pause, and goes on with the
 // fallback after the resume. Without a pause it fails for the reason of its model.
 func TestHalt_FallbackNeeded(t *testing.T) {
+	t.Parallel()
 	h := haltsOn(t, rig.Memory(t))
 	h.llm.Answer("model-safe", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Status: http.StatusUnauthorized} })
 	h.llm.Answer("model-spare", func(*fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "a spare text"} })
@@ -302,6 +307,7 @@ func TestHalt_FallbackNeeded(t *testing.T) {
 
 // TestHalt_Tool: a model is told that a tool is halted, by its name or that of its server.
 func TestHalt_Tool(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"dive", "sea"} {
 		h := haltsOn(t, rig.Memory(t))
 		call := fakellm.Turn{Calls: []fakellm.Call{{Name: "dive", Arguments: "{}"}}}
@@ -331,6 +337,7 @@ func TestHalt_Tool(t *testing.T) {
 // TestHalt_Questions: a task that waits for an answer is canceled by a halt, or waits on if that
 // pauses, and takes no answer meanwhile.
 func TestHalt_Questions(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := haltsOn(t, at)
 		asking := func(id string) *a2av1.Task {
@@ -367,6 +374,7 @@ func TestHalt_Questions(t *testing.T) {
 // TestHalt_Paused: a task that a halt has paused is resumed only by the end of the halt, can be
 // canceled, and one that a person has paused stays paused.
 func TestHalt_Paused(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := haltsOn(t, at)
 		collaborations := teamv1.NewCollaborationServiceClient(rig.Services(t, h.Target)[0])
@@ -418,6 +426,7 @@ func TestHalt_Paused(t *testing.T) {
 
 // TestHalt_Service: the list, the permission and the faults of requests, over both bindings.
 func TestHalt_Service(t *testing.T) {
+	t.Parallel()
 	h := haltsOn(t, rig.Memory(t))
 	of := func(target rig.Target, i int) teamv1.HaltServiceClient {
 		return teamv1.NewHaltServiceClient(rig.Services(t, target)[i])

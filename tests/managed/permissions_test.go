@@ -192,6 +192,7 @@ func overHTTP(name, method, verb, path, body string) route {
 // TestT_6_PermissionMatrix calls every method on every binding without a key, with a key that lacks each
 // permission that the method needs, and with a key that has only these permissions.
 func TestT_6_PermissionMatrix(t *testing.T) {
+	t.Parallel()
 	needs := server.MethodPermissions()
 	var keys []string
 	key := func(name string, p a2a.Permissions) {

@@ -18,6 +18,7 @@ import (
 // TestR_003_17_AtOnce: what was made on A is known to B from the answer on, whichever
 // call asks for it first.
 func TestR_003_17_AtOnce(t *testing.T) {
+	t.Parallel()
 	at, llm := rig.PostgreSQL(t), fakellm.New(t)
 	houseA, houseB := open(t, at, base, llm), open(t, at, base, llm)
 	a := apis(t, houseA.Target)[0]

@@ -26,6 +26,7 @@ teams:
 // with the same id. The end of the task, with its text, is not told to that team. To a new team of the
 // same account it is.
 func TestT_13_ReusedID(t *testing.T) {
+	t.Parallel()
 	for by, tasks := range map[string]int32{"other": 2, "acme": 3} {
 		t.Run(by, func(t *testing.T) {
 			llm, gate := fakellm.New(t), fakellm.NewGate()
@@ -93,6 +94,7 @@ teams:
 // the same id: with another member, with the same text, with a disabled member, or for other media types. The task goes
 // on with its own team, also across a restart, and whatever the other account halts.
 func TestT_13_WaitingRunOfAnotherAccount(t *testing.T) {
+	t.Parallel()
 	mine := gated("old", "first", "the first text", "")
 	for name, theirs := range map[string]string{
 		"other members":   gated("new", "first", "their text", ""),
@@ -140,6 +142,7 @@ func TestT_13_WaitingRunOfAnotherAccount(t *testing.T) {
 // with the same id, it does not cover that one, only its own account can end it, and it covers the tasks that its
 // account's team has begun. Its account can halt and resume its next team of the id.
 func TestHalt_OfADeletedTeam(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for _, pause := range []bool{false, true} {
 			h := open(t, at.Another(t), guardedFile, fakellm.New(t))
@@ -190,6 +193,7 @@ func TestHalt_OfADeletedTeam(t *testing.T) {
 // has made with the same id. The second team has an empty board, does not know the conversation, and gets a message whose
 // id the first one has had. A call by key finds the task of the first one.
 func TestT_13_NextTeamOfTheID(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		llm := fakellm.New(t)
 		llm.Answer("m", func(r *fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "I am told: " + string(r.Body)} })

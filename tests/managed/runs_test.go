@@ -37,6 +37,7 @@ func working(word string) string {
 // TestR_003_17_RunsKeepTheirRevision: a task that waits and one that works end as they
 // began, whatever becomes of their teams, and whether the server starts anew meanwhile.
 func TestR_003_17_RunsKeepTheirRevision(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		for _, what := range []string{"update", "delete"} {
 			for _, again := range []bool{false, true} {
@@ -108,6 +109,7 @@ func TestR_003_17_RunsKeepTheirRevision(t *testing.T) {
 // TestS_59_RosterInFlight: a member that an update has disabled gets no more work from
 // runs that go on either, and the next run sees the new roster.
 func TestS_59_RosterInFlight(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	gate := fakellm.NewGate()
 	t.Cleanup(gate.Open)
@@ -140,6 +142,7 @@ func TestS_59_RosterInFlight(t *testing.T) {
 // TestR_003_17_RemoteMembersStay: a task that waits for an agent of another server goes
 // on with it, though nobody else can any more.
 func TestR_003_17_RemoteMembersStay(t *testing.T) {
+	t.Parallel()
 	far, err := config.Loader{}.Parse("far.yaml", []byte("version: v1\n"+asking("OLD")))
 	if err != nil {
 		t.Fatal(err)
@@ -185,6 +188,7 @@ func TestR_003_17_RemoteMembersStay(t *testing.T) {
 // TestR_003_23_Restart: what was made is there after a restart, as it was, members and
 // all; what the file has no place for any more is in ERROR until it has.
 func TestR_003_23_Restart(t *testing.T) {
+	t.Parallel()
 	for _, place := range []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL} {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {
@@ -239,6 +243,7 @@ func TestR_003_23_Restart(t *testing.T) {
 // TestR_003_23_ToolIsGone: a team whose tool does not start any more is in ERROR, and
 // keeps nobody else from being served or made.
 func TestR_003_23_ToolIsGone(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a program")
 	}
@@ -276,6 +281,7 @@ func TestR_003_23_ToolIsGone(t *testing.T) {
 // TestR_003_17_Replicas: made on A, served by B; changed on B, so on A; deleted on B,
 // gone on A. Changes at the same time on both come about one after the other.
 func TestR_003_17_Replicas(t *testing.T) {
+	t.Parallel()
 	at := rig.PostgreSQL(t)
 	llm := fakellm.New(t)
 	houseA, houseB := open(t, at, base, llm), open(t, at, base, llm)
@@ -322,6 +328,7 @@ func TestR_003_17_Replicas(t *testing.T) {
 // TestR_003_17_FileReload: dev takes another file beside the teams that were made; one
 // that this file has no place for is in ERROR until it is back.
 func TestR_003_17_FileReload(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "team.yaml")
 	write := func(member string) {
 		t.Helper()
@@ -368,6 +375,7 @@ func TestR_003_17_FileReload(t *testing.T) {
 // TestR_003_24_Members: of each member is on record which agent it is, whether it leads,
 // and how it is, also behind a restart.
 func TestR_003_24_Members(t *testing.T) {
+	t.Parallel()
 	for _, place := range []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL} {
 		at := place(t)
 		t.Run(at.Name, func(t *testing.T) {

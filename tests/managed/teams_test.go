@@ -24,6 +24,7 @@ import (
 
 // TestR_001_01_R_003_22_Teams: create, get, list, update, delete, and what callers see of it.
 func TestR_001_01_R_003_22_Teams(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		made := a.create(t, team("pair", "one {{input}}"))
 		if made.GetOrigin() != teamv1.Origin_ORIGIN_API || made.GetEtag() == "" || made.GetRevision() == "" || made.GetState() != teamv1.TeamState_TEAM_STATE_READY ||
@@ -95,6 +96,7 @@ func TestR_001_01_R_003_22_Teams(t *testing.T) {
 
 // TestR_002_01_Config: a team as a message; without an id it is given one.
 func TestR_002_01_Config(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		c := &teamv1.TeamConfig{Name: "Echo", Members: []*teamv1.MemberConfig{{Agent: "parrot"}}, Supervisor: &teamv1.SupervisorConfig{
 			Rules: []*teamv1.RuleConfig{{Id: "one", When: "turn == 1", Next: []string{"parrot"}}, {Id: "end", When: "true", Finish: "last"}},
@@ -126,6 +128,7 @@ func TestR_002_01_Config(t *testing.T) {
 // TestR_003_17_Agents: agents are registered, listed by skill and kind, changed and
 // unregistered.
 func TestR_003_17_Agents(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		echo := func(text string) *teamv1.AgentConfig {
 			return &teamv1.AgentConfig{
@@ -176,6 +179,7 @@ func TestR_003_17_Agents(t *testing.T) {
 
 // TestS_40_Refused: what is refused names its place, and nothing is kept.
 func TestS_40_Refused(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		mine := a.create(t, team("mine", "x"))
 		agents := func(id string, c *teamv1.AgentConfig) func() error {
@@ -291,6 +295,7 @@ func TestS_40_Refused(t *testing.T) {
 
 // TestR_001_13_ValidateOnly: what could be made is said, and not made.
 func TestR_001_13_ValidateOnly(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, _ *house, a api) {
 		made := a.create(t, team("mine", "x"))
 		dry := yamlOf(team("t", "x"))
@@ -316,6 +321,7 @@ func TestR_001_13_ValidateOnly(t *testing.T) {
 
 // TestR_003_17_Permission: everybody may read; a key changes something only if it may.
 func TestR_003_17_Permission(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	for i, ann := range apis(t, h.Target) {
 		t.Run(ann.binding, func(t *testing.T) {
@@ -370,6 +376,7 @@ func TestR_003_17_Permission(t *testing.T) {
 
 // TestR_003_17_Concurrent: of changes of one version one wins, over both bindings.
 func TestR_003_17_Concurrent(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, at rig.Place) {
 		h := open(t, at, base, fakellm.New(t))
 		all := apis(t, h.Target)
@@ -452,6 +459,7 @@ func TestR_001_15_NotThere(t *testing.T) {
 
 // TestR_001_15_NoKey: a model of the file whose key is not set cannot be used.
 func TestR_001_15_NoKey(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), strings.Replace(base, "models: {", "models: {bare: {api: true, provider: openai, name: n}, ", 1), fakellm.New(t))
 	for _, a := range apis(t, h.Target) {
 		_, err := a.teams.CreateTeam(t.Context(), yamlOf("agents:\n  w: {model: bare, instructions: x}\nteams:\n  t: {members: [{agent: w}], "+rules("w")+"}"))
@@ -466,6 +474,7 @@ func TestR_001_15_NoKey(t *testing.T) {
 // TestR_001_15_NoTool: a tool of the file that does not start cannot be used, and what
 // was built with it is closed.
 func TestR_001_15_NoTool(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), strings.Replace(base, "agents:\n", "tools: {saw: {api: true, mcp: {required: true, command: [\"/no/such/program\"]}}}\nagents:\n", 1), fakellm.New(t))
 	for _, a := range apis(t, h.Target) {
 		doc := "agents:\n  w: {model: m, instructions: x, tools: [saw]}\nteams:\n  t: {members: [{agent: w}], " + rules("w") + "}"
@@ -486,6 +495,7 @@ func TestR_001_15_NoTool(t *testing.T) {
 // TestR_001_15_WhoseTool: of those with tools the one is named whose tool does not
 // start, or that has two which cannot be told apart; by its role, of a contract.
 func TestR_001_15_WhoseTool(t *testing.T) {
+	t.Parallel()
 	tools := mcp.NewServer(&mcp.Implementation{Name: "sea", Version: "1"}, nil)
 	mcp.AddTool(tools, &mcp.Tool{Name: "height"}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{}, nil, nil
@@ -517,6 +527,7 @@ func TestR_001_15_WhoseTool(t *testing.T) {
 
 // TestR_001_51_BackSoon: where all of them say that they are back soon, so does the error.
 func TestR_001_51_BackSoon(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	soon := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -534,6 +545,7 @@ func TestR_001_51_BackSoon(t *testing.T) {
 
 // TestS_37_Nesting: a loop is refused and its path named; what another team needs stays.
 func TestS_37_Nesting(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, h *house, a api) {
 		nested := func(id, member string) string {
 			return "teams:\n  " + id + ": {members: [{agent: " + member + "}], " + rules(member) + "}"
@@ -567,6 +579,7 @@ func TestS_37_Nesting(t *testing.T) {
 
 // TestR_001_01_YAMLBody: a file is sent as it is.
 func TestR_001_01_YAMLBody(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	yaml := map[string]string{"Content-Type": "application/yaml; charset=utf-8"}
 	do := func(method, path, body string, headers map[string]string, want int) *teamv1.Team {
@@ -606,6 +619,7 @@ func TestR_001_01_YAMLBody(t *testing.T) {
 
 // TestA_01_TeamNamedTeam: a team may be called as the path is.
 func TestA_01_TeamNamedTeam(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	for _, a := range apis(t, h.Target)[:1] {
 		a.create(t, team("team", "I am {{input}}"))
@@ -620,6 +634,7 @@ func TestA_01_TeamNamedTeam(t *testing.T) {
 
 // TestR_002_5_1_Adjusted: a time of members that is longer than their team's is told.
 func TestR_002_5_1_Adjusted(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	for _, a := range apis(t, h.Target) {
 		a.create(t, "teams: {slow_"+a.binding+": {members: [{agent: parrot}], limits: {timeout: 60s, member_timeout: 120s}, "+rules("parrot")+"}}")
@@ -636,6 +651,7 @@ func TestR_002_5_1_Adjusted(t *testing.T) {
 // TestR_001_13_Thousand: ids are unique over 1000 creates, no model is asked
 // (R-002-14), and all of the teams are served after a restart.
 func TestR_001_13_Thousand(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -670,6 +686,7 @@ func TestR_001_13_Thousand(t *testing.T) {
 // TestS_51_RolesOfNobody: of a team that is made by a call it is said as well which of
 // its steps ask people whom no key makes.
 func TestS_51_RolesOfNobody(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	for _, a := range apis(t, h.Target) {
 		made := a.create(t, "teams: {asks_"+a.binding+": {workflow: {steps: [{id: say, agent: parrot}, {id: sign, after: [say], human: {question: \"Sign?\", roles: [legal]}}]}}}")

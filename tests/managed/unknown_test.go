@@ -12,6 +12,7 @@ import (
 // TestS_40_UnknownKeys: nothing in a definition is ignored, be it JSON; beside it
 // unknown keys are.
 func TestS_40_UnknownKeys(t *testing.T) {
+	t.Parallel()
 	h := open(t, rig.Memory(t), base, fakellm.New(t))
 	const (
 		teams, agents, contract = "/team/v1/teams", "/team/v1/registry/agents", "/team/v1/contract/create_team"

@@ -44,6 +44,7 @@ func (h *house) answered(t *testing.T, id string) *a2av1.Task {
 // TestS_59_WaitingRun: a task that waits for a person goes on with the members that it began with, also across a
 // restart, though an update has removed or renamed them, or the team was deleted. A member that is disabled is refused.
 func TestS_59_WaitingRun(t *testing.T) {
+	t.Parallel()
 	began := gated("old", "first", "the first text", "")
 	for name, c := range map[string]struct{ now, want string }{
 		"removed":          {gated("new", "second", "the second text", ""), "the first text"},
@@ -88,6 +89,7 @@ func TestS_59_WaitingRun(t *testing.T) {
 
 // TestS_59_WaitingRunOfTheFile: the same for a team of the configuration file, across a restart with another file.
 func TestS_59_WaitingRunOfTheFile(t *testing.T) {
+	t.Parallel()
 	file := func(member, says string) string {
 		return fmt.Sprintf(`version: v1
 agents: {%[1]s: {scripted: {steps: [{text: %[2]q}]}}}

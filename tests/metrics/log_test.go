@@ -96,6 +96,7 @@ func logged(t *testing.T, answer string) (*lines, rig.Target) {
 // TestT_42_Requests: each request has a line that says who has called what, over each binding, without what the
 // caller has sent.
 func TestT_42_Requests(t *testing.T) {
+	t.Parallel()
 	l, target := logged(t, "canary-answer")
 	rig.Each(t, target, func(t *testing.T, c rig.Client) {
 		of := func(all []map[string]any) map[string]any {
@@ -184,6 +185,7 @@ func TestT_42_Sampled(t *testing.T) {
 
 // TestT_42_RESTFaults: a request that reaches no method has a line with the code and the reason of its answer.
 func TestT_42_RESTFaults(t *testing.T) {
+	t.Parallel()
 	l, target := logged(t, "x")
 	seen := map[string]int{}
 	for name, c := range map[string]struct{ path, media, body, code string }{
@@ -215,6 +217,7 @@ func TestT_42_RESTFaults(t *testing.T) {
 // TestT_42_RPCFaults: a JSON-RPC request that fails before its method has a line at the level info with the code of its
 // error, although its HTTP status is 200, and is counted so.
 func TestT_42_RPCFaults(t *testing.T) {
+	t.Parallel()
 	l, target := logged(t, "x")
 	seen := map[string]int{}
 	for name, c := range map[string]struct{ version, accept, body, code string }{

@@ -138,6 +138,7 @@ func until(t testing.TB, address, what string, holds func(families) bool) famili
 // TestT_44_Counts: what Prometheus reads while requests arrive over three bindings can be parsed, and in the end
 // equals what was sent, and what the server says that it has spent.
 func TestT_44_Counts(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		llm := fakellm.New(t)
 		llm.Answer("small", func(*fakellm.Request) fakellm.Turn {
@@ -239,6 +240,7 @@ func TestT_44_Counts(t *testing.T) {
 // TestT_44_Waiting: tasks that wait for people, refused callers, and limits are visible. The public addresses
 // have no metrics.
 func TestT_44_Waiting(t *testing.T) {
+	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		s := whole.Open(t, place, file, fakellm.New(t))
 		bound := s.Running.Metrics
@@ -297,6 +299,7 @@ func TestT_44_Waiting(t *testing.T) {
 // TestT_44_Series: two thousand agents that have worked leave the number of series as it was with the first hundred.
 // Agents that were made by the API have no name in metrics at all. TestT_44_ManyAgents has 100,000, without a server.
 func TestT_44_Series(t *testing.T) {
+	t.Parallel()
 	const named, all = 100, 2000
 	var many strings.Builder
 	many.WriteString("version: v1\nserver: {metrics: \"127.0.0.1:0\"}\nagents:\n")
@@ -349,6 +352,7 @@ func TestT_44_Series(t *testing.T) {
 
 // TestT_44_AccountsUsed: which part of its limits an account has used is seen, without the name of the account.
 func TestT_44_AccountsUsed(t *testing.T) {
+	t.Parallel()
 	limited := strings.Replace(file, "  accounts:\n", "  accounts:\n    acme: {max_tokens_per_day: 1000000, max_cost_per_day: 0.5}\n", 1)
 	llm := fakellm.New(t)
 	llm.Answer("small", func(*fakellm.Request) fakellm.Turn {

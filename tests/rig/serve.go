@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"flag"
 	"net/http"
 	"sync"
 	"testing"
@@ -13,14 +14,18 @@ import (
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
 // VerifyMain runs the tests of a package, stops the database that they started, and checks
-// for leaked goroutines.
+// for leaked goroutines. Tests with servers wait most of the time, so it runs eight parallel
+// ones at a time; the flag -parallel takes precedence.
 func VerifyMain(m *testing.M) {
+	flag.Parse()
+	sample.Default("test.parallel", "8")
 	pgtest.Main(closing{m})
 }
 

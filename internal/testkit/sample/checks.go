@@ -11,16 +11,16 @@ import (
 // because the number applies to the whole process.
 func Checks(t testing.TB, n int) {
 	t.Helper()
-	n = max(n/Stride(), 1)
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
-	if set {
-		return
-	}
 	f := flag.Lookup("rapid.checks")
 	before := f.Value.String()
-	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
-		t.Fatal(err)
+	if Default(f.Name, strconv.Itoa(max(n/Stride(), 1))) {
+		t.Cleanup(func() { _ = f.Value.Set(before) })
 	}
-	t.Cleanup(func() { _ = f.Value.Set(before) })
+}
+
+// Default gives a flag a value if the command line gives it none, and reports whether it did.
+func Default(name, value string) bool {
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return !set && flag.Lookup(name).Value.Set(value) == nil
 }
