@@ -226,7 +226,6 @@ func TestEightLargeMembers(t *testing.T) {
 // TestClientsThatDoNotRead has clients not read answers of 3.8 MB, and others leave. They are disconnected after the
 // time in which a stream must be read, and what they held is free again.
 func TestClientsThatDoNotRead(t *testing.T) {
-	t.Parallel()
 	meter, held := memoryOf(t)
 	target := rig.Serve(t, server.Config{
 		Agents:    rig.Manager(t, says("echo")),

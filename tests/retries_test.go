@@ -147,7 +147,6 @@ func TestS_60_MoneyStopsTheRun(t *testing.T) {
 // some of those it is not called any more, by no team, and once it is up again a
 // probe finds out (R-002-33).
 func TestS_56_BreakerOfARemoteMember(t *testing.T) {
-	t.Parallel()
 	onStages(t, func(t *testing.T, place rig.Place) {
 		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
