@@ -1,3 +1,5 @@
+// Package serve connects the parts of the server: it opens the store, listens, serves the agents of a configuration, and
+// reloads it. It is the one place that knows all concrete types.
 package serve
 
 import (
