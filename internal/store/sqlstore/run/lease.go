@@ -240,7 +240,7 @@ func (s *Runs) takenOver() {
 	clear(s.lost)
 }
 
-// expect sets the map to which deliver adds roots; nil ends that.
+// expect sets the map to which Deliver adds roots; nil ends that.
 func (s *Runs) expect(arrivals map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,13 +15,12 @@ import (
 // claim, or of a run that has ended while it was read. Without one it returns nil, and also after a failure of
 // the journal, because another replica may own the run.
 func (s *Runs) live(root string) *journal {
-	s.mu.Lock()
-	j, ended := s.journals[root], s.ended[root]
-	s.mu.Unlock()
-	if j != nil && j.usable() == nil {
+	if j := s.journal(root); j != nil && j.usable() == nil {
 		return j
 	}
-	return ended
+	s.mu.Lock() // again, because a run that ends is kept before its journal is closed
+	defer s.mu.Unlock()
+	return s.ended[root]
 }
 
 // Owned splits a key into root and scope. The error is a2a.ErrNotFound if the root does not belong
