@@ -21,7 +21,7 @@ func BenchmarkCoordinator(b *testing.B) {
 	var rivals []measure.Rival
 	for _, n := range sizes {
 		led := ledBy(b, n)
-		rivals = append(rivals, always("calls", turns(b, n)), always("loop", led.Loop()), always("store", led.Store()))
+		rivals = append(rivals, always("calls", turns(b, n)), always("loop", led.Loop()), always("store", led.Store(b)))
 	}
 	all := measure.Race(b, share(measure.BudgetOf(b), len(sizes)), 1, rivals)
 	b.ReportMetric(0, "ns/op")

@@ -24,7 +24,7 @@ func BenchmarkDepth(b *testing.B) {
 // nested are the rivals of one depth.
 func nested(b *testing.B, depth int) []measure.Rival {
 	j := measure.Job{Agent: nest(b, depth), Input: "0", Answer: "1"}
-	return []measure.Rival{always("funcs", funcs(depth)), always("loop", j.Loop()), always("store", j.Store())}
+	return []measure.Rival{always("funcs", funcs(depth)), always("loop", j.Loop()), always("store", j.Store(b))}
 }
 
 // nest is a team in a team and so on; the innermost one has the counting member.

@@ -12,7 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -37,7 +37,7 @@ func BenchmarkHistory(b *testing.B) {
 	run := placed(b)
 	var rivals []measure.Rival
 	for _, n := range lengths() {
-		rivals = append(rivals, always("copies", copies(n)), always("given", shown(b, n).Store()), measure.Rival{Name: "conversation", Start: talk(n)})
+		rivals = append(rivals, always("copies", copies(n)), always("given", shown(b, n).Store(b)), measure.Rival{Name: "conversation", Start: talk(n)})
 	}
 	others := measure.Race(b, share(measure.BudgetOf(b), len(lengths())), 1, rivals)
 	b.ReportMetric(0, "ns/op")
@@ -141,9 +141,9 @@ func said(n int) []*a2av1.Message {
 // messages. Each run adds two, so they take turns; one of 1,000 stays as long, which
 // is the most that is kept.
 func talk(n int) func(*testing.B) (measure.Call, func()) {
-	const entries = 20_000
+	const entries = 20_000 // fewer than a store in memory keeps
 	return func(b *testing.B) (measure.Call, func()) {
-		s := memory.New(memory.Config{MaxFinished: entries})
+		s := memstore.Open(b)
 		agents := measure.Registry{"member": counting()}
 		t, err := team.New(team.Config{
 			ID: "bench", Scheduler: relay{steps: 1}, Members: []team.Member{{Agent: "member"}}, Registry: agents, Memory: true,

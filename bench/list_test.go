@@ -16,24 +16,20 @@ import (
 	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
-// listSizes are how many tasks an owner has; BENCH_LIST names others, for all
-// stores: BENCH_LIST=1000,100000,1000000.
-func listSizes(b *testing.B, store string) []int {
+// listSizes are how many tasks an owner has; BENCH_LIST names others:
+// BENCH_LIST=1000,100000,1000000.
+func listSizes(b *testing.B) []int {
 	b.Helper()
 	text, set := os.LookupEnv("BENCH_LIST")
 	switch {
 	case !set && testing.Short():
 		text = "1000,2000"
-	case !set && store == "memory":
-		text = "1000,100000"
 	case !set:
 		text = "1000,10000"
 	}
@@ -75,13 +71,13 @@ var filters = []struct {
 
 // lists measures one kind of store, the one with the fewest tasks first.
 func lists(b *testing.B, t *measure.Table, w measure.Budget, place func(testing.TB) rig.Place, name string) {
-	sizes := listSizes(b, name)
+	sizes := listSizes(b)
 	stores, puts, disks := make([]keeper, len(sizes)), make([]time.Duration, len(sizes)), make([]string, len(sizes))
 	for i, n := range sizes {
 		url := place(b).URL
 		stores[i] = openFor(b, url)
 		empty := diskOf(b, url)
-		puts[i] = fill(b, stores[i], n, name)
+		puts[i] = fill(b, stores[i], n)
 		analyze(b, url)
 		disks[i] = "-"
 		if used := diskOf(b, url) - empty; used > 0 {
@@ -108,10 +104,7 @@ func lists(b *testing.B, t *measure.Table, w measure.Budget, place func(testing.
 // openFor opens a store that drops nothing.
 func openFor(b *testing.B, url string) keeper {
 	b.Helper()
-	if url == store.MemoryURL {
-		return memory.New(memory.Config{MaxFinished: 1 << 30})
-	}
-	s, err := server.OpenStore(b.Context(), url, server.StoreConfig{})
+	s, err := sqlstore.Open(b.Context(), url, sqlstore.Config{MaxEnded: 1 << 30})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -170,14 +163,11 @@ type keeper interface {
 	engine.Leases
 }
 
-// fill makes n tasks that have ended, in ten contexts, and returns what it took to
-// make one. A store on disk gets many at the same time.
-func fill(b *testing.B, s keeper, n int, name string) time.Duration {
+// fill makes n tasks that have ended, in ten contexts, many at the same time, and returns what it
+// took to make one.
+func fill(b *testing.B, s keeper, n int) time.Duration {
 	b.Helper()
-	writers := 1
-	if name != "memory" {
-		writers = 128
-	}
+	const writers = 128
 	begin := time.Now()
 	var wg sync.WaitGroup
 	errs := make([]error, writers)

@@ -40,7 +40,7 @@ func fanOuts(b *testing.B, width int) []measure.Rival {
 	of := func(t *team.Team) measure.Job { return measure.Job{Agent: t, Input: "0", Answer: joined(ids)} }
 	return []measure.Rival{
 		always("goroutines", goroutines(ids)), always("loop", of(t).Loop()),
-		always("store", of(t).Store()), always("workflow", of(flow).Store()),
+		always("store", of(t).Store(b)), always("workflow", of(flow).Store(b)),
 	}
 }
 

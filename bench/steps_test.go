@@ -88,10 +88,10 @@ func bareRun(n int) measure.Call {
 }
 
 // loopRun is a team used as a library, with a slice for a journal.
-func loopRun(t *team.Team, n int) measure.Call { return counted(t, n).Loop() }
+func loopRun(_ testing.TB, t *team.Team, n int) measure.Call { return counted(t, n).Loop() }
 
 // storeRun drives a team as the server does, with the journal of the store in memory.
-func storeRun(t *team.Team, n int) measure.Call { return counted(t, n).Store() }
+func storeRun(b testing.TB, t *team.Team, n int) measure.Call { return counted(t, n).Store(b) }
 
 // counted is a run of n steps of the counting member.
 func counted(t *team.Team, n int) measure.Job {
@@ -107,7 +107,7 @@ func most() *teamv1.Limits {
 // kinds of runs, the yardstick first.
 func kinds(b *testing.B, n int) []measure.Rival {
 	t := teamOf(b, relay{steps: n}, counting(), most())
-	return []measure.Rival{always("member", memberRun(n)), always("bare", bareRun(n)), always("loop", loopRun(t, n)), always("store", storeRun(t, n))}
+	return []measure.Rival{always("member", memberRun(n)), always("bare", bareRun(n)), always("loop", loopRun(b, t, n)), always("store", storeRun(b, t, n))}
 }
 
 // BenchmarkSteps is goal 5: what a step costs, from runs of 1 to 100 steps.
@@ -124,7 +124,7 @@ func BenchmarkPlace(b *testing.B) {
 	t := &measure.Table{Title: "a step by its place in the run", Head: "rival\tallocs at 20\tallocs at 500\txallocs\ttime at 20\ttime at 500\txtime", Goals: []string{
 		"goal 5: rival=store: xtime <= 1.2",
 	}}
-	runs := map[string]func(*team.Team, int) measure.Call{"loop": loopRun, "store": storeRun}
+	runs := map[string]func(testing.TB, *team.Team, int) measure.Call{"loop": loopRun, "store": storeRun}
 	for _, name := range []string{"loop", "store"} {
 		var early, late []measure.Figures
 		for range measure.Rounds {
@@ -141,13 +141,13 @@ func BenchmarkPlace(b *testing.B) {
 
 // around measures the steps around one place, so many before and after it: the
 // median of several runs.
-func around(b *testing.B, run func(*team.Team, int) measure.Call, place, window int) measure.Figures {
+func around(b *testing.B, run func(testing.TB, *team.Team, int) measure.Call, place, window int) measure.Figures {
 	b.Helper()
 	const runs = 21
 	var times, counts []float64
 	for range runs {
 		stamps := &stamps{relay: relay{steps: place + 2*window}, from: place - window, to: place + window}
-		if err := run(teamOf(b, stamps, counting(), most()), stamps.steps)(b.Context(), 0); err != nil {
+		if err := run(b, teamOf(b, stamps, counting(), most()), stamps.steps)(b.Context(), 0); err != nil {
 			b.Fatal(err)
 		}
 		times = append(times, float64(stamps.end.Sub(stamps.begin))/float64(2*window))

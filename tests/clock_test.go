@@ -10,9 +10,9 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/storetest"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -24,7 +24,7 @@ var jumps = []time.Duration{time.Hour, -time.Hour, -10 * 365 * 24 * time.Hour, 1
 func onClock(t *testing.T, at rig.Place, clock *storetest.Clock) store.Store {
 	t.Helper()
 	if !at.Durable {
-		return memory.New(memory.Config{Clock: clock.Now})
+		return memstore.OpenAt(t, clock.Now)
 	}
 	s, err := sqlstore.Open(t.Context(), at.URL, sqlstore.Config{Clock: clock.Now, Retention: 100 * 365 * 24 * time.Hour})
 	if err != nil {

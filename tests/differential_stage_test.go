@@ -15,7 +15,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/faulty"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -180,7 +180,7 @@ type house struct {
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{targets: map[string]rig.Target{}, clients: map[string][]rig.Client{}, tasks: map[string]*a2av1.Task{}}
-	h.store = &sick{Store: faulty.New(memory.New(memory.Config{}))}
+	h.store = &sick{Store: faulty.New(memstore.Open(t))}
 	var agents *manager.Manager
 	agents, h.deaf = theCast(t)
 	base := server.Config{
@@ -228,7 +228,7 @@ func newHouse(t *testing.T) *house {
 	with("no extension", needs, nil)
 	with("another extension", needs, headers("a2a-extensions", a2a.RoutingURI))
 	with("one seat", other(func(c *server.Config) { c.Settings.Streams = &teamv1.StreamSettings{PerCaller: proto.Int32(1)} }), nil)
-	halted := memory.New(memory.Config{})
+	halted := memstore.Open(t)
 	if err := halted.Halt(t.Context(), &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_SERVER, Reason: "wrong prices", By: "acme/ann"}, nil); err != nil {
 		t.Fatal(err)
 	}

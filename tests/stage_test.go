@@ -27,7 +27,7 @@ type stage struct {
 	sent  int
 }
 
-// onStages runs a test on the in-memory store and on SQLite.
+// onStages runs a test on a store in memory and on SQLite.
 func onStages(t *testing.T, test func(t *testing.T, place rig.Place)) {
 	t.Helper()
 	for _, at := range sample.Of(t, []func(testing.TB) rig.Place{rig.Memory, rig.SQLite}) {

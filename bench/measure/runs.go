@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -11,7 +12,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -55,10 +57,10 @@ func (j Job) Loop() Call {
 	}
 }
 
-// Store returns a Call that drives the agent as the server does, with the journal in an
-// in-memory store. The store also keeps the last finished run.
-func (j Job) Store() Call {
-	s := memory.New(memory.Config{MaxFinished: 1})
+// Store returns a Call that drives the agent as the server does, with the journal in a
+// store in memory, which is closed at the end of the test.
+func (j Job) Store(t testing.TB) Call {
+	s := memstore.Open(t)
 	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return j.Agent, nil }, Replica: "bench"}
 	return func(ctx context.Context, _ int64) error {
 		return j.Drive(ctx, s, r, nil)
@@ -68,7 +70,7 @@ func (j Job) Store() Call {
 // Drive creates a task for the agent in s, drives it to its end with r, and checks the
 // answer. c is the earlier conversation; nil means none. There must be no other task to
 // claim in s.
-func (j Job) Drive(ctx context.Context, s *memory.Store, r *drive.Runner, c *teamv1.Conversation) error {
+func (j Job) Drive(ctx context.Context, s *sqlstore.Store, r *drive.Runner, c *teamv1.Conversation) error {
 	id := uuid.NewString()
 	accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: Owner, Message: agent.UserMessage("input", j.Input), Conversation: c}
 	if _, _, err := s.Create(ctx, a2a.New{Owner: Owner, Accepted: accepted, MessageID: id}); err != nil {

@@ -15,7 +15,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/settings"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -28,7 +29,7 @@ type replica struct {
 }
 
 // replicas returns processes with one store. perDay and inFlight are in tokens; 0 is no limit.
-func replicas(t testing.TB, n int, perDay, inFlight int64) (*memory.Store, []replica) {
+func replicas(t testing.TB, n int, perDay, inFlight int64) (*sqlstore.Store, []replica) {
 	l := &teamv1.AccountLimits{}
 	if perDay > 0 {
 		l.MaxTokensPerDay = &perDay
@@ -36,7 +37,7 @@ func replicas(t testing.TB, n int, perDay, inFlight int64) (*memory.Store, []rep
 	if inFlight > 0 {
 		l.MaxTokensInFlight = &inFlight
 	}
-	s := memory.New(memory.Config{})
+	s := memstore.Open(t)
 	var all []replica
 	for range n {
 		all = append(all, replica{t, account.New(account.Config{Ledger: s, Settings: settings.Of(&teamv1.ServerSettings{Accounts: map[string]*teamv1.AccountLimits{"acme": l}})})})
@@ -78,7 +79,7 @@ func reserve(t testing.TB, r *account.RunAccount, w agent.Want) agent.AccountHol
 }
 
 // wantUse wants what the account has spent and holds on a day.
-func wantUse(t testing.TB, s *memory.Store, day string, spent, held int64) {
+func wantUse(t testing.TB, s *sqlstore.Store, day string, spent, held int64) {
 	t.Helper()
 	u, err := s.Use(t.Context(), "acme", day)
 	if err != nil || u.Spent.Tokens != spent || u.Held.Tokens != held {

@@ -18,31 +18,26 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/storetest"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// failer is what a test and a rapid check have in common.
-type failer interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
 // desk is a board that a test works on, on a clock of its own.
 type desk struct {
-	failer
+	memstore.TB
 	*board.Board
-	store *memory.Store
+	store *sqlstore.Store
 	clock *storetest.Clock
 	ctx   context.Context //nolint:containedctx // of the caller
 }
 
-func newDesk(t failer) *desk {
+func newDesk(t memstore.TB) *desk {
 	clock := storetest.NewClock()
-	s := memory.New(memory.Config{Clock: clock.Now})
-	return &desk{failer: t, Board: board.New(s), store: s, clock: clock, ctx: context.Background()}
+	s := memstore.OpenAt(t, clock.Now)
+	return &desk{TB: t, Board: board.New(s), store: s, clock: clock, ctx: context.Background()}
 }
 
 var key = board.Key{Account: "acme", Team: "crew"}

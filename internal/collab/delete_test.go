@@ -6,7 +6,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -30,10 +31,10 @@ func reasonOf(err error) string {
 func TestR_001_30_StartOrDelete(t *testing.T) {
 	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
 	request := &teamv1.StartCollaborationRequest{TeamId: "crew", TaskDescription: "Write about the sea.", ExpectedOutput: "A line."}
-	setup := func(t *testing.T) (st *memory.Store, one, other *Service, remove func(context.Context) error) {
+	setup := func(t *testing.T) (st *sqlstore.Store, one, other *Service, remove func(context.Context) error) {
 		t.Helper()
-		st = memory.New(memory.Config{})
-		version, err := st.ChangeCatalog(ctx, 0, catalog.Change{Put: []catalog.Entry{{ID: "crew"}}})
+		st = memstore.Open(t)
+		version, err := st.ChangeCatalog(ctx, 0, catalog.Change{Put: []catalog.Entry{{ID: "crew", Data: []byte("x")}}})
 		if err != nil {
 			t.Fatal(err)
 		}

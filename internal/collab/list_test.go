@@ -9,7 +9,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store/faulty"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -18,7 +19,7 @@ import (
 // R-001-32: a list says that the store is not available, and is not taken for an
 // empty one.
 func TestR_001_32_ListWithoutAStore(t *testing.T) {
-	st := faulty.New(memory.New(memory.Config{}))
+	st := faulty.New(memstore.Open(t))
 	agents := manager.New(manager.Config{})
 	if err := agents.Register("crew", &agent.Func{ID: "crew"}); err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestR_001_32_ListWithoutAStore(t *testing.T) {
 
 // countedStore counts the runs that are loaded: marks, and journals by their run.
 type countedStore struct {
-	*memory.Store
+	*sqlstore.Store
 	marks    int
 	journals map[string]bool
 }
@@ -62,7 +63,7 @@ func (s *countedStore) Events(ctx context.Context, k a2a.Key, after int64, most 
 // R-001-32: a page of 10 of 500 collaborations reads about as many runs, wherever it
 // begins, also where the caller has many other tasks.
 func TestR_001_32_APageReadsWhatItShows(t *testing.T) {
-	st := &countedStore{Store: memory.New(memory.Config{})}
+	st := &countedStore{Store: memstore.Open(t)}
 	agents := manager.New(manager.Config{})
 	if err := agents.Register("crew", &agent.Func{ID: "crew"}); err != nil {
 		t.Fatal(err)

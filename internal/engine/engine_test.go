@@ -16,7 +16,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -28,7 +29,7 @@ const me = "acme/ann"
 // rig is an engine over the store in memory.
 type rig struct {
 	testing.TB
-	*memory.Store
+	*sqlstore.Store
 	*engine.Engine
 	logs *observer.ObservedLogs
 	stop func() // ends Serve and waits for it
@@ -37,7 +38,7 @@ type rig struct {
 // serve starts an engine; the test's end stops it.
 func serve(t testing.TB, slots int, drive engine.Drive) *rig {
 	core, logs := observer.New(zap.DebugLevel)
-	s := memory.New(memory.Config{})
+	s := memstore.Open(t)
 	r := &rig{TB: t, Store: s, logs: logs, Engine: engine.New(engine.Config{Leases: s, Slots: slots, Replica: "r1", Log: zap.New(core)})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -325,7 +326,7 @@ func lost(t *testing.T) {
 
 // broken is a store whose first claims are refused.
 type broken struct {
-	*memory.Store
+	*sqlstore.Store
 	refusals int
 }
 
@@ -338,7 +339,7 @@ func (b *broken) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a
 }
 
 func refused(t *testing.T) {
-	s := &broken{Store: memory.New(memory.Config{}), refusals: 3}
+	s := &broken{Store: memstore.Open(t), refusals: 3}
 	r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -10,13 +10,14 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // shared is a store like one that replicas share, and that can be out of reach.
 type shared struct {
-	*memory.Store
+	*sqlstore.Store
 	out   atomic.Bool // nothing is taken
 	beats atomic.Int64
 }
@@ -56,7 +57,7 @@ func (s *shared) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 
 // serveShared starts an engine over such a store.
 func serveShared(t *testing.T, drive engine.Drive) (*rig, *shared) {
-	s := &shared{Store: memory.New(memory.Config{})}
+	s := &shared{Store: memstore.Open(t)}
 	r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

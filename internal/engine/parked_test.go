@@ -15,7 +15,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -59,7 +60,7 @@ func TestS_49_ARunThatCannotBeStartedIsParked(t *testing.T) {
 // While nobody's writes are taken that is not counted against a run.
 func TestS_49_AnOutageParksNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &unready{Store: memory.New(memory.Config{})}
+		s := &unready{Store: memstore.Open(t)}
 		s.out.Store(true)
 		drives := 0
 		r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
@@ -89,7 +90,7 @@ func TestS_49_AnOutageParksNoRun(t *testing.T) {
 
 // unready is a store that says whether it takes writes.
 type unready struct {
-	*memory.Store
+	*sqlstore.Store
 	out atomic.Bool
 }
 
@@ -104,7 +105,7 @@ func (u *unready) Ready() error {
 func TestS_49_AnOutageIsLoggedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.DebugLevel)
-		s := &broken{Store: memory.New(memory.Config{}), refusals: 3600}
+		s := &broken{Store: memstore.Open(t), refusals: 3600}
 		e := engine.New(engine.Config{Leases: s, Log: zap.New(core)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -9,13 +9,14 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // slow is a store that answers late: what it is asked for ends with its context.
 type slow struct {
-	*memory.Store
+	*sqlstore.Store
 	claims, parks atomic.Int64 // that are not answered
 	claimed       atomic.Int64
 }
@@ -54,7 +55,7 @@ func serveSlow(t *testing.T, s *slow, drive engine.Drive) *rig {
 
 func TestA_16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{Store: memory.New(memory.Config{})}
+		s := &slow{Store: memstore.Open(t)}
 		s.claims.Store(1)
 		var drives atomic.Int64
 		r := serveSlow(t, s, func(context.Context, a2a.Claim) (a2a.Park, error) {
@@ -72,7 +73,7 @@ func TestA_16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
 // A run is not to blame for a store that is slow.
 func TestA_16_ParksThatAreNotAnsweredEndNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{Store: memory.New(memory.Config{})}
+		s := &slow{Store: memstore.Open(t)}
 		s.parks.Store(6)
 		r := serveSlow(t, s, func(context.Context, a2a.Claim) (a2a.Park, error) { return a2a.Park{}, nil })
 		r.send("one")

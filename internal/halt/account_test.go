@@ -11,13 +11,14 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // crowded is a store in which every halt has stopped tasks of two accounts.
-type crowded struct{ *memory.Store }
+type crowded struct{ *sqlstore.Store }
 
 func (crowded) HaltedTasks(context.Context, int64, int) ([]halt.Task, int, error) {
 	return []halt.Task{{Owner: "acme/ann", ID: "1"}, {Owner: "other/eve", ID: "2"}}, 2, nil
@@ -70,7 +71,7 @@ func TestT_09_HaltsOfTheOperator(t *testing.T) {
 		{Kind: teamv1.HaltKind_HALT_KIND_TEAM, Name: "crew"},
 	} {
 		t.Run(subject.GetKind().String(), func(t *testing.T) {
-			store := memory.New(memory.Config{})
+			store := memstore.Open(t)
 			s := serve(store)
 			subject.Pause, subject.AllowUnknown = true, true
 			put := func(ctx context.Context, reason string) error {
@@ -133,7 +134,7 @@ func TestT_09_HaltsOfTheOperator(t *testing.T) {
 // TestT_09_ReceiptOfAnAccount: without ADMIN, the receipt of a halt has no tasks of other accounts and
 // no names of replicas, a list no owners of other accounts, and an error no names of models.
 func TestT_09_ReceiptOfAnAccount(t *testing.T) {
-	s := serve(crowded{memory.New(memory.Config{})})
+	s := serve(crowded{memstore.Open(t)})
 	req := &teamv1.HaltRequest{Kind: teamv1.HaltKind_HALT_KIND_TEAM, Name: "crew", Reason: "x"}
 	short, cancel := context.WithTimeout(as(t, "acme/ann", a2a.PermissionHalt), time.Second/2)
 	defer cancel()

@@ -12,14 +12,15 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // shared is a store that has a second replica, which is behind until it is caught up.
 type shared struct {
-	*memory.Store
+	*sqlstore.Store
 
 	mu     sync.Mutex
 	other  int64   // the version that the other replica has applied, or a very high one
@@ -72,7 +73,7 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	s := &shared{Store: memory.New(memory.Config{}), other: 1 << 60}
+	s := &shared{Store: memstore.Open(t), other: 1 << 60}
 	halts := agent.NewHalts()
 	k := halt.NewKeeper(s, halts, "this", func() {}, zap.NewNop())
 	return &rig{

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -30,7 +30,7 @@ func TestChecksAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func(ctx context.Context, limit time.Duration) error {
-		m, err := New(Config{Store: memory.New(memory.Config{}), File: file, Open: true, CheckTimeout: limit})
+		m, err := New(Config{Store: memstore.Open(t), File: file, Open: true, CheckTimeout: limit})
 		if err != nil {
 			t.Fatal(err)
 		}

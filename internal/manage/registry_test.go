@@ -15,7 +15,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -147,7 +147,7 @@ func (n *notes) Definition(_ context.Context, revision string) ([]byte, error) {
 		return nil, n.err
 	}
 	if n.bodies[revision] == nil {
-		return memory.New(memory.Config{}).Definition(context.Background(), revision)
+		return nil, a2a.ErrNotFound
 	}
 	return n.bodies[revision], nil
 }
@@ -155,7 +155,7 @@ func (n *notes) Definition(_ context.Context, revision string) ([]byte, error) {
 // serving serves a definition.
 func serving(t *testing.T, def *config.Config, n *notes) *Manager {
 	t.Helper()
-	m, err := New(Config{Store: memory.New(memory.Config{}), Definitions: n, File: def, Open: true})
+	m, err := New(Config{Store: memstore.Open(t), Definitions: n, File: def, Open: true})
 	if err == nil {
 		err = m.Refresh(t.Context(), nil)
 	}

@@ -7,13 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // slow is a catalog that is asked for its version, which takes a while.
 type slow struct {
-	*memory.Store
+	*sqlstore.Store
 	asked int
 	err   error
 }
@@ -31,7 +32,7 @@ func (s *slow) CatalogVersion(ctx context.Context) (int64, error) {
 // the rate of syncs is limited however many requests there are.
 func TestR_003_17_LooksAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{Store: memory.New(memory.Config{})}
+		s := &slow{Store: memstore.Open(t)}
 		m, err := New(Config{Store: s})
 		if err != nil {
 			t.Fatal(err)

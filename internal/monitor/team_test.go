@@ -17,8 +17,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/storetest"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -40,7 +40,7 @@ func (registry) IDs() []string                      { return []string{"a"} }
 
 func newDesk(t *testing.T) *desk {
 	d := &desk{T: t, clock: storetest.NewClock(), claims: map[string]a2a.Claim{}}
-	d.store = memory.New(memory.Config{Clock: d.clock.Now})
+	d.store = memstore.OpenAt(t, d.clock.Now)
 	h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: d.store, Overview: d.store, Clock: d.clock.Now})
 	d.m = New(Config{Handler: h, Clock: d.clock.Now, Poll: 10 * time.Millisecond})
 	d.ctx = a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // countedStore counts how often anybody asks how far tasks have come.
 type countedStore struct {
-	*memory.Store
+	*sqlstore.Store
 	looks atomic.Int64
 }
 
@@ -29,7 +30,7 @@ func (s *countedStore) Runs(ctx context.Context, owner string, f a2a.RunFilter) 
 // task of another owner runs, and hears of its own owner's task.
 func TestR_003_30_WatcherSleepsWhileOthersWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &countedStore{Store: memory.New(memory.Config{})}
+		st := &countedStore{Store: memstore.Open(t)}
 		h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: st, Overview: st})
 		m := New(Config{Handler: h, Poll: time.Hour})
 		ctx, leave := context.WithCancel(a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"}))
@@ -70,7 +71,7 @@ func hear(seq iter.Seq2[*teamv1.WatchTeamResponse, error], told chan<- struct{})
 }
 
 // works runs a task of an owner to its end, and rests after each event.
-func works(t *testing.T, st *memory.Store, owner string, rest func()) {
+func works(t *testing.T, st *sqlstore.Store, owner string, rest func()) {
 	t.Helper()
 	id := "of " + owner
 	if _, _, err := st.Create(t.Context(), a2a.New{Owner: owner, Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}}); err != nil {

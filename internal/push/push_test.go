@@ -26,7 +26,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/push"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -50,7 +51,7 @@ type call struct {
 // receivers do; nil is 204.
 type world struct {
 	t       *testing.T
-	store   *memory.Store
+	store   *sqlstore.Store
 	handler *a2a.Handler
 	log     *bytes.Buffer
 	start   time.Time
@@ -61,7 +62,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	s := memory.New(memory.Config{})
+	s := memstore.Open(t)
 	return &world{t: t, store: s, handler: a2a.NewHandler(a2a.Config{Store: s, Pushes: s}), start: time.Now(), log: &bytes.Buffer{}}
 }
 
@@ -164,6 +165,9 @@ func (w *world) register(task, host string, seen int64) {
 func (w *world) append(c a2a.Claim, events ...*teamv1.Event) {
 	w.t.Helper()
 	if err := c.Journal.Append(w.t.Context(), events...); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := c.Journal.Commit(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -1,5 +1,5 @@
 // Package store has what the stores share: the interface that they implement, the rules of their
-// records, page tokens and URLs. The stores are in its packages memory and sqlstore.
+// records, page tokens and URLs. Package sqlstore implements it.
 package store
 
 import (

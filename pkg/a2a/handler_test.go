@@ -14,7 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/settings"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -44,7 +44,7 @@ func TestSend(t *testing.T) {
 			t.Errorf("task is %s", s)
 		}
 		<-g.entered
-		wantState(t, r.get(t, task.GetId()), working)
+		r.until(t, task.GetId(), working)
 		g.open()
 		r.until(t, task.GetId(), completed)
 	})
@@ -79,7 +79,7 @@ func TestSend(t *testing.T) {
 	})
 	t.Run("a call that names its agent does not list all of them", func(t *testing.T) {
 		agents := &listed{Agents: start(t, echo("one"), echo("two")).agents}
-		h := a2a.NewHandler(a2a.Config{Agents: agents, Store: memory.New(memory.Config{}), Settings: settings.Of(&teamv1.ServerSettings{DefaultAgent: "two"})})
+		h := a2a.NewHandler(a2a.Config{Agents: agents, Store: memstore.Open(t), Settings: settings.Of(&teamv1.ServerSettings{DefaultAgent: "two"})})
 		for _, id := range []string{"one", ""} {
 			if _, err := h.SendMessage(ann(t), atOnce(message(id, "hi"))); err != nil {
 				t.Fatal(err)
@@ -174,7 +174,7 @@ func TestA_09_Waiting(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		task := r.onlyTask(t)
-		wantState(t, task, working)
+		r.until(t, task.GetId(), working)
 		g.open()
 		r.until(t, task.GetId(), completed)
 	})
@@ -512,6 +512,7 @@ func TestFollowUps(t *testing.T) {
 		r := start(t, g)
 		task := r.send(t, ann(t), atOnce(message("gate", "x")))
 		<-g.entered
+		r.until(t, task.GetId(), working)
 		wantState(t, r.send(t, ann(t), atOnce(reply(task.GetId(), "by the way"))), working)
 		g.open()
 		done := r.until(t, task.GetId(), completed)

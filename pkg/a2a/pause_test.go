@@ -9,7 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -264,7 +264,7 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 		{"resumed before", "rprprr", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := memory.New(memory.Config{})
+			s := memstore.Open(t)
 			task := a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}
 			acc := &teamv1.Accepted{TaskId: task.ID, Agent: "leaf", Owner: task.Owner, Message: agent.UserMessage("m", "hi")}
 			if _, _, err := s.Create(t.Context(), a2a.New{Owner: task.Owner, Accepted: acc, MessageID: "m"}); err != nil {

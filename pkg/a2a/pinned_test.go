@@ -12,7 +12,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -66,7 +66,7 @@ func (e *editions) Pinned(_ context.Context, id string, pins *teamv1.Pins) (agen
 // its number; the last one is current.
 func publish(t *testing.T, numbers ...string) (*rig, *editions) {
 	t.Helper()
-	r := &rig{store: memory.New(memory.Config{}), agents: manager.New(manager.Config{})}
+	r := &rig{store: memstore.Open(t), agents: manager.New(manager.Config{})}
 	t.Cleanup(r.agents.Close)
 	e := &editions{Manager: r.agents, all: map[string]agent.Agent{}}
 	for _, n := range numbers {

@@ -21,7 +21,8 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/feed"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -43,7 +44,7 @@ const (
 // rig is a handler over the real store, engine, driver and manager.
 type rig struct {
 	*a2a.Handler
-	store  *memory.Store
+	store  *sqlstore.Store
 	agents *manager.Manager
 	wake   func(root string) // of the engine
 }
@@ -56,7 +57,7 @@ func start(t testing.TB, agents ...agent.Agent) *rig {
 
 func startWith(t testing.TB, c a2a.Config, agents ...agent.Agent) *rig {
 	t.Helper()
-	r := &rig{store: memory.New(memory.Config{}), agents: manager.New(manager.Config{})}
+	r := &rig{store: memstore.Open(t), agents: manager.New(manager.Config{})}
 	t.Cleanup(r.agents.Close)
 	r.add(t, agents...)
 	e := engine.New(engine.Config{Leases: r.store})

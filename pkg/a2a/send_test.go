@@ -7,7 +7,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -32,7 +32,7 @@ func (s crashing) Watch(id string) (<-chan struct{}, func()) {
 // A caller may recover a panic of the store, as net/http does.
 func TestSend_APanicOfTheStoreLeavesNoWatch(t *testing.T) {
 	r := start(t, echo("echo"))
-	s := crashing{memory.New(memory.Config{}), new(atomic.Int64)}
+	s := crashing{memstore.Open(t), new(atomic.Int64)}
 	h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: func(string) {}})
 	func() {
 		defer func() {

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -99,7 +100,7 @@ func TestProcess(t *testing.T) {
 	})
 	t.Run("R-000-25 WAIT_TIMEOUT", func(t *testing.T) {
 		r := start(t, newGate("gate"))
-		ctx, stop := context.WithTimeout(ann(t), 1)
+		ctx, stop := context.WithTimeout(ann(t), 50*time.Millisecond)
 		defer stop()
 		_, err := r.Process(ctx, call("gate", "x"))
 		wantError(t, err, agent.ReasonWaitTimeout)

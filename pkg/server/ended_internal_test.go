@@ -18,7 +18,7 @@ import (
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/settings"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -119,7 +119,7 @@ func (s *sharedStore) actions(t *testing.T) (list []string) {
 // cancels because of its own file.
 func TestT_11_ReplicasDisagree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sharedStore{Store: memory.New(memory.Config{})}
+		s := &sharedStore{Store: memstore.Open(t)}
 		before, after := replica(t, s, time.Now().Add(-time.Hour), teamv1.EndedRights_CANCEL), replica(t, s, time.Now().Add(time.Hour), teamv1.EndedRights_CANCEL)
 		before.looks(t, 0)
 		first := s.halted(t)
@@ -152,7 +152,7 @@ func TestT_11_CancelIsConfirmed(t *testing.T) {
 	for name, inStore := range map[string]bool{"a key in the store": true, "a key in the file": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &sharedStore{Store: memory.New(memory.Config{})}
+				s := &sharedStore{Store: memstore.Open(t)}
 				expired := time.Now().Add(-time.Hour)
 				if inStore {
 					sum := sha256.Sum256([]byte("x"))
@@ -181,7 +181,7 @@ func TestT_11_CancelIsConfirmed(t *testing.T) {
 // just now; and one that a person has ended does not come back.
 func TestT_11_PersonsHalts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sharedStore{Store: memory.New(memory.Config{})}
+		s := &sharedStore{Store: memstore.Open(t)}
 		e := replica(t, s, time.Now().Add(-time.Hour), teamv1.EndedRights_PARK)
 		byHand := &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_OWNER, Name: "acme/bob", Reason: "abuse", By: "acme/root"}
 		if err := s.Halt(t.Context(), byHand, nil); err != nil {
@@ -221,7 +221,7 @@ func TestT_11_PersonsHalts(t *testing.T) {
 // TestT_11_StaleKeys: a replica that cannot read the keys of the store ends no rights.
 func TestT_11_StaleKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sharedStore{Store: memory.New(memory.Config{})}
+		s := &sharedStore{Store: memstore.Open(t)}
 		e := replica(t, s, time.Now().Add(time.Second), teamv1.EndedRights_PARK)
 		s.keys = errors.New("no connection")
 		e.looks(t, time.Minute)
@@ -247,7 +247,7 @@ func (s *idleStore) Runs(context.Context, string, a2a.RunFilter) ([]a2a.RunMark,
 // TestT_11_IdleOwners: owners without tasks are not looked for again and again.
 func TestT_11_IdleOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &idleStore{sharedStore{Store: memory.New(memory.Config{})}}
+		s := &idleStore{sharedStore{Store: memstore.Open(t)}}
 		e := replica(t, &s.sharedStore, time.Now().Add(-time.Hour), teamv1.EndedRights_PARK)
 		e.store = s
 		for range 100 {
@@ -263,7 +263,7 @@ func TestT_11_IdleOwners(t *testing.T) {
 // are forgotten by the store.
 func TestT_11_ManyOwnersOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sharedStore{Store: memory.New(memory.Config{})}
+		s := &sharedStore{Store: memstore.Open(t)}
 		const owners = 100_000
 		list := make([]auth.Right, owners)
 		for i := range list {

@@ -10,7 +10,10 @@ import (
 
 // Local runs the tasks of agents in this process without listening: a TeamServer without
 // bindings. Serve may be called once.
-type Local struct{ core }
+type Local struct {
+	core
+	own Store // the default store, which Serve closes; nil if Config has one
+}
 
 // NewLocal returns a Local, which runs tasks once Serve is called. It ignores listeners
 // and the settings about callers and cards. The error says what is wrong with the
@@ -23,11 +26,15 @@ func NewLocal(c Config) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := newCore(&c, now)
+	own, err := c.ownStore()
 	if err != nil {
 		return nil, err
 	}
-	return &Local{k}, nil
+	k, err := newCore(&c, now)
+	if err != nil {
+		return nil, errors.Join(err, closeStore(own))
+	}
+	return &Local{k, own}, nil
 }
 
 // Handler returns the handler for calls. The context of each call must carry the caller,
@@ -35,7 +42,7 @@ func NewLocal(c Config) (*Local, error) {
 func (l *Local) Handler() *a2a.Handler { return l.handler }
 
 // Serve runs tasks until ctx ends, which is not an error, or the store fails. It does not
-// close the store.
+// close Config.Store.
 func (l *Local) Serve(ctx context.Context) error {
 	if err := l.prepare(ctx); err != nil {
 		return err
@@ -55,5 +62,5 @@ func (l *Local) Serve(ctx context.Context) error {
 	err = l.engine.Serve(runs, l.drive())
 	stop()
 	guarding.Wait()
-	return errors.Join(err, failure(l.store))
+	return errors.Join(err, failure(l.store), closeStore(l.own))
 }

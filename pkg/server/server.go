@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -30,7 +31,6 @@ import (
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -86,8 +86,8 @@ type Config struct {
 	ExtendedCards func(agentID string) []a2a.ExtendedCard
 	// NoReflection turns gRPC reflection off.
 	NoReflection bool
-	// Store stores the tasks, see OpenStore; the default is the memory of this process. If
-	// the store fails, Serve returns.
+	// Store stores the tasks, see OpenStore; the default is the memory of this process, until
+	// Serve returns. If the store fails, Serve returns.
 	Store Store
 	// Replica names this process in the journals of runs. A random suffix makes it unique;
 	// the default is the suffix alone.
@@ -142,7 +142,9 @@ type TeamServer struct {
 	listeners Listeners
 	at        Addrs // at which clients reach the listeners, unless the settings say otherwise
 	server    *server.Server
-	reloading sync.Mutex // held while settings are applied
+	reloading sync.Mutex  // held while settings are applied
+	own       Store       // the default store, which this server closes; nil if Config has one
+	served    atomic.Bool // Serve closes own
 }
 
 // core is a server without its bindings.
@@ -176,14 +178,36 @@ func New(c Config) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := c.ownStore()
+	if err != nil {
+		return nil, errors.Join(err, closeAll(l))
+	}
 	s, err := build(c, l)
 	if err == nil {
 		err = s.server.Admit(l)
 	}
 	if err != nil {
-		return nil, errors.Join(err, closeAll(l))
+		return nil, errors.Join(err, closeAll(l), closeStore(own))
 	}
+	s.own = own
 	return s, nil
+}
+
+// ownStore opens the default store if the configuration has none. Otherwise it returns nil.
+func (c *Config) ownStore() (own Store, err error) {
+	if c.Store == nil {
+		own, err = OpenStore(context.Background(), store.MemoryURL, StoreConfig{Meter: c.Meter, Log: c.Log.Named("store")})
+		c.Store = own
+	}
+	return own, err
+}
+
+// closeStore closes a store that is not nil.
+func closeStore(s Store) error {
+	if s == nil {
+		return nil
+	}
+	return s.Close()
 }
 
 // complete validates the configuration and sets defaults.
@@ -197,9 +221,6 @@ func (c *Config) complete() error {
 			return err
 		}
 		c.Agents = one
-	}
-	if c.Store == nil {
-		c.Store = memory.New(memory.Config{})
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -327,7 +348,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 // Serve answers calls and runs tasks until ctx ends, which is not an error. Then it accepts
 // no new calls, ends streams and calls that wait for work with ErrShutdown, and releases
 // its runs. They continue in the process that opens the store next, or shares it; with the
-// default store they are lost. Serve does not close the store. If the store can no longer
+// default store they are lost. Serve does not close Config.Store. If the store can no longer
 // write, Serve returns ErrStoreFailed.
 func (s *TeamServer) Serve(ctx context.Context) error {
 	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -342,6 +363,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 		return errors.Join(err, s.Close())
 	}
 	defer unobserve()
+	s.served.Store(true)
 	var driving sync.WaitGroup
 	var driven error
 	driving.Go(func() {
@@ -363,7 +385,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	stop()
 	driving.Wait()
 	s.auth.Flush()
-	if err := errors.Join(err, driven, failure(s.store)); err != nil {
+	if err := errors.Join(err, driven, failure(s.store), closeStore(s.own)); err != nil {
 		s.log.Info("stopped", zap.Error(err))
 		return err
 	}
@@ -376,4 +398,10 @@ func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners, s.certs != nil) }
 
 // Close closes the listeners of a server that was never served, or of one that is stopping.
 // The latter skips the rest of its DrainDelay.
-func (s *TeamServer) Close() error { return closeAll(s.listeners) }
+func (s *TeamServer) Close() error {
+	err := closeAll(s.listeners)
+	if !s.served.Swap(true) {
+		err = errors.Join(err, closeStore(s.own))
+	}
+	return err
+}

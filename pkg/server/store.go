@@ -14,7 +14,6 @@ import (
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/memory"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/secret"
 )
@@ -22,8 +21,8 @@ import (
 // StoreConfig configures a store. The zero value is valid.
 type StoreConfig struct {
 	// Settings are those that server: has in a configuration file, of which a store reads retention, keep and deduplicate.
-	// Those that are not set have the same defaults as there. A store in memory keeps the last 10,000 tasks and 100,000
-	// records of an account in the audit log, and a limited number of conversations.
+	// Those that are not set have the same defaults as there. A store in memory keeps about the last 10,000 tasks and
+	// 100,000 records of an account in the audit log at most, and a limited number of conversations.
 	Settings *teamv1.ServerSettings
 	// Lease is how long a process keeps its runs without a heartbeat before another process
 	// may claim them; the default is 15 s. All processes that share a database must use the
@@ -35,20 +34,20 @@ type StoreConfig struct {
 	Listen secret.Secret
 	// EncryptionKeys encrypt the secrets in the store: those of webhooks, and the key of page
 	// tokens. The first one encrypts, and all of them decrypt. Without keys the key that
-	// encrypts them is in the store itself. A store in memory ignores them.
+	// encrypts them is in the store itself.
 	EncryptionKeys []secret.Key
-	// Meter measures the groups of changes that are written; nil measures nothing. A store in memory
-	// ignores it.
+	// Meter measures the groups of changes that are written; nil measures nothing.
 	Meter metric.Meter
 	// Log receives the details of errors that callers must not see. If Log is nil, nothing
 	// is logged.
 	Log *zap.Logger
 }
 
-// OpenStore opens the store that a URL names: memory:, sqlite:FILE for one process, or
+// OpenStore opens the store that a URL names: memory: and sqlite:FILE for one process, or
 // postgres://USER@HOST/DATABASE for several processes that share the work. Pass it to
 // Config.Store and close it after Serve has returned. Runs that have not ended then
-// continue in the process that opens the store next, or shares it.
+// continue in the process that opens the store next, or shares it. A store in memory is empty, writes
+// nothing to disk, and is gone when it is closed.
 //
 // The error contains no passwords. It says that the URL is unknown, that another process
 // has opened the file, that the database cannot be reached or has fsync=off, or that a
@@ -63,9 +62,6 @@ func OpenStore(ctx context.Context, url string, c StoreConfig) (Store, error) {
 	}
 	keep := store.Keep{Conversations: s.GetKeep().GetConversations().AsDuration(), Boards: s.GetKeep().GetBoards().AsDuration(), Audit: s.GetKeep().GetAudit().AsDuration()}
 	deduplicate, _ := time.ParseDuration(s.GetDeduplicate()) // 0 if it is off
-	if url == store.MemoryURL {
-		return memory.New(memory.Config{Deduplicate: deduplicate, Keep: keep, Log: c.Log}), nil
-	}
 	measure, err := metrics.NewStore(c.Meter)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)

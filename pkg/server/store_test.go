@@ -14,13 +14,14 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/server"
 )
 
 // doomed is a store whose readiness and failure the test controls.
 type doomed struct {
-	*memory.Store
+	*sqlstore.Store
 	busy   atomic.Bool
 	failed chan struct{}
 }
@@ -60,7 +61,7 @@ func readiness(t *testing.T, url string) int {
 }
 
 func TestS_49_AStoreThatFailsEndsTheServer(t *testing.T) {
-	d := &doomed{Store: memory.New(memory.Config{}), failed: make(chan struct{})}
+	d := &doomed{Store: memstore.Open(t), failed: make(chan struct{})}
 	var notYet atomic.Bool
 	core, log := observer.New(zap.InfoLevel)
 	s, err := server.New(server.Config{

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -54,7 +54,7 @@ func (busy) Quiet(context.Context) error { return errors.New("busy") }
 
 // TestInvariantsAreSeenBroken breaks each of them.
 func TestInvariantsAreSeenBroken(t *testing.T) {
-	kept := memory.New(memory.Config{})
+	kept := memstore.Open(t)
 	target := Serve(t, server.Config{Store: kept, Agent: &agent.Func{ID: "echo", Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
 		return agent.NewMessage(agent.Text(m)), nil
 	}}})

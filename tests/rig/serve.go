@@ -12,7 +12,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/egress"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -59,7 +59,7 @@ func Start(t testing.TB, c server.Config, models ...Models) (target Target, stop
 	}
 	c.Settings = s
 	if c.Store == nil {
-		c.Store = memory.New(memory.Config{})
+		c.Store = memstore.Open(t)
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

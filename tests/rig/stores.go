@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/server"
@@ -45,8 +45,8 @@ func EachStore(t *testing.T, test func(*testing.T, Place)) {
 
 // Memory returns a store in memory. A server that is started after another one has its
 // data.
-func Memory(testing.TB) Place {
-	s := memory.New(memory.Config{})
+func Memory(t testing.TB) Place {
+	s := memstore.Open(t)
 	return Place{Name: "memory", URL: store.MemoryURL, Open: func(testing.TB) (server.Store, func()) { return s, func() {} }}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,8 +16,9 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -41,7 +43,7 @@ const (
 // database is what the replicas share: a store in memory, to which it adds the leases. All of its
 // operations pass the gate, so that only one is executed at a time.
 type database struct {
-	*memory.Store
+	*sqlstore.Store
 	gate *gate
 	flaw flaw
 	seed int64
@@ -63,9 +65,9 @@ type recorded struct {
 	epoch int64
 }
 
-func newDatabase(g *gate, seed int64, f flaw) *database {
+func newDatabase(t *testing.T, g *gate, seed int64, f flaw) *database {
 	d := &database{gate: g, flaw: f, seed: seed, expires: map[string]time.Time{}, held: map[string]*journal{}, logs: map[string][]*recorded{}, sends: map[string][]string{}, inputs: map[string]int{}}
-	d.Store = memory.New(memory.Config{Clock: d.clock})
+	d.Store = memstore.OpenAt(t, d.clock)
 	return d
 }
 
@@ -237,6 +239,9 @@ func (d *database) write(j *journal, events []*teamv1.Event) error {
 		c := proto.CloneOf(ev)
 		d.stamp(ev.GetTime().AsTime())
 		err := to.Append(context.Background(), c)
+		if err == nil {
+			err = to.Commit(context.Background())
+		}
 		d.stamp(time.Time{})
 		if err != nil {
 			if i > 0 {
@@ -263,13 +268,14 @@ func (d *database) write(j *journal, events []*teamv1.Event) error {
 
 // view is the store as a replica sees it.
 type view struct {
-	*memory.Store
+	*sqlstore.Store
 	db   *database
 	node *node
 }
 
-// through executes a request to the store as the gate says.
-func through[T any](ctx context.Context, v *view, key string, do func() (T, error)) (T, error) {
+// through executes a request to the store as the gate says. Once it is let through, it is executed even if the time of
+// its caller is over.
+func through[T any](ctx context.Context, v *view, key string, do func(ctx context.Context) (T, error)) (T, error) {
 	var none T
 	key = v.node.name + " " + key
 	if n, ok := ctx.Value(callKey{}).(int); ok {
@@ -279,7 +285,7 @@ func through[T any](ctx context.Context, v *view, key string, do func() (T, erro
 	if err != nil {
 		return none, err
 	}
-	got, err := do()
+	got, err := do(context.WithoutCancel(ctx))
 	v.db.gate.note("  %s: %v", key, brief(err))
 	switch {
 	case said == lie && err == nil:
@@ -305,6 +311,18 @@ func brief(err error) string {
 	return "ok"
 }
 
+// Watch watches only tasks that exist, because create changes the ids of new ones.
+func (v *view) Watch(id string) (wake <-chan struct{}, stop func()) {
+	root, _ := agent.SplitTask(id)
+	v.db.mu.Lock()
+	_, exists := v.db.logs[root]
+	v.db.mu.Unlock()
+	if !exists {
+		return nil, func() {}
+	}
+	return v.Store.Watch(id)
+}
+
 func (v *view) Now() time.Time       { return time.Now() }
 func (v *view) Lease() time.Duration { return lease }
 
@@ -314,7 +332,7 @@ type created struct {
 }
 
 func (v *view) Create(ctx context.Context, n a2a.New) (string, bool, error) {
-	got, err := through(ctx, v, "creates "+n.MessageID, func() (c created, err error) {
+	got, err := through(ctx, v, "creates "+n.MessageID, func(ctx context.Context) (c created, err error) {
 		c.root, c.existed, err = v.db.create(ctx, n)
 		return c, err
 	})
@@ -322,7 +340,7 @@ func (v *view) Create(ctx context.Context, n a2a.New) (string, bool, error) {
 }
 
 func (v *view) Sent(ctx context.Context, owner, agent, id string) (string, error) {
-	return through(ctx, v, "looks for "+id, func() (string, error) { return v.Store.Sent(ctx, owner, agent, id) })
+	return through(ctx, v, "looks for "+id, func(ctx context.Context) (string, error) { return v.Store.Sent(ctx, owner, agent, id) })
 }
 
 func (v *view) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (int64, bool, error) {
@@ -330,7 +348,7 @@ func (v *view) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []
 		n       int64
 		existed bool
 	}
-	got, err := through(ctx, v, "puts "+in.GetKey()+" "+k.ID, func() (r put, err error) {
+	got, err := through(ctx, v, "puts "+in.GetKey()+" "+k.ID, func(ctx context.Context) (r put, err error) {
 		r.n, r.existed, err = v.db.put(ctx, k, in, digest, p)
 		return r, err
 	})
@@ -342,7 +360,7 @@ func (v *view) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) 
 		task *a2av1.Task
 		seq  int64
 	}
-	got, err := through(ctx, v, "gets "+k.ID, func() (r read, err error) {
+	got, err := through(ctx, v, "gets "+k.ID, func(ctx context.Context) (r read, err error) {
 		r.task, r.seq, err = v.Store.Task(ctx, k)
 		return r, err
 	})
@@ -350,11 +368,11 @@ func (v *view) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) 
 }
 
 func (v *view) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
-	return through(ctx, v, fmt.Sprint("reads ", k.ID, " after ", after), func() ([]a2a.Record, error) { return v.Store.Events(ctx, k, after, limit) })
+	return through(ctx, v, fmt.Sprint("reads ", k.ID, " after ", after), func(ctx context.Context) ([]a2a.Record, error) { return v.Store.Events(ctx, k, after, limit) })
 }
 
 func (v *view) Beat(ctx context.Context, _ string) error {
-	_, err := through(ctx, v, "beats", func() (struct{}, error) {
+	_, err := through(ctx, v, "beats", func(context.Context) (struct{}, error) {
 		v.db.beat(v.node)
 		return struct{}{}, nil
 	})
@@ -366,7 +384,7 @@ func (v *view) Claim(ctx context.Context, _ string, room *a2a.Room) ([]a2a.Claim
 		claims []a2a.Claim
 		next   time.Time
 	}
-	got, err := through(ctx, v, "claims", func() (c claimed, err error) {
+	got, err := through(ctx, v, "claims", func(ctx context.Context) (c claimed, err error) {
 		c.claims, c.next, err = v.db.claim(ctx, v.node, room)
 		return c, err
 	})
@@ -379,11 +397,11 @@ func (v *view) Claim(ctx context.Context, _ string, room *a2a.Room) ([]a2a.Claim
 }
 
 func (v *view) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
-	return v.end(ctx, "parks", c, func(c a2a.Claim) error { return v.Store.Park(ctx, c, p) })
+	return v.end(ctx, "parks", c, func(ctx context.Context, c a2a.Claim) error { return v.Store.Park(ctx, c, p) })
 }
 
 func (v *view) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
-	return v.end(ctx, "releases", c, func(c a2a.Claim) error {
+	return v.end(ctx, "releases", c, func(ctx context.Context, c a2a.Claim) error {
 		if !at.IsZero() {
 			at = v.db.apart(at)
 		}
@@ -392,14 +410,14 @@ func (v *view) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 }
 
 func (v *view) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
-	return v.end(ctx, "suspends", c, func(c a2a.Claim) error { return v.Store.Suspend(ctx, c, reason) })
+	return v.end(ctx, "suspends", c, func(ctx context.Context, c a2a.Claim) error { return v.Store.Suspend(ctx, c, reason) })
 }
 
 // end ends a claim. Nothing is written under it any more.
-func (v *view) end(ctx context.Context, what string, c a2a.Claim, end func(a2a.Claim) error) error {
+func (v *view) end(ctx context.Context, what string, c a2a.Claim, end func(context.Context, a2a.Claim) error) error {
 	j := c.Journal.(*journal)
-	_, err := through(ctx, v, fmt.Sprint(what, " ", c.Root, " epoch ", c.Epoch), func() (struct{}, error) {
-		return struct{}{}, v.db.settled(j, end)
+	_, err := through(ctx, v, fmt.Sprint(what, " ", c.Root, " epoch ", c.Epoch), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, v.db.settled(j, func(c a2a.Claim) error { return end(ctx, c) })
 	})
 	if err == nil {
 		j.fail(agent.ErrFenced)

@@ -54,7 +54,7 @@ func (j *journal) key(what string) string {
 
 // Load implements a2a.Journal.
 func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
-	return through(ctx, j.view(), j.key("loads"), func() ([]*teamv1.Event, error) { return j.Journal.Load(ctx) })
+	return through(ctx, j.view(), j.key("loads"), func(ctx context.Context) ([]*teamv1.Event, error) { return j.Journal.Load(ctx) })
 }
 
 // Inbound implements a2a.Journal.
@@ -62,7 +62,7 @@ func (j *journal) Inbound(ctx context.Context) ([]*teamv1.Inbound, error) {
 	if err := j.held(); err != nil {
 		return nil, err
 	}
-	rows, err := through(ctx, j.view(), j.key("reads the inbox of"), func() ([]*teamv1.Inbound, error) { return j.Journal.Inbound(ctx) })
+	rows, err := through(ctx, j.view(), j.key("reads the inbox of"), func(ctx context.Context) ([]*teamv1.Inbound, error) { return j.Journal.Inbound(ctx) })
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.DeleteFunc(rows, func(in *teamv1.Inbound) bool { return j.named[in.GetN()] }), err
@@ -112,7 +112,7 @@ func (j *journal) fly() {
 	j.flying = true
 	j.node.work.Go(func() {
 		var upTo int
-		_, err := through(context.Background(), j.view(), j.key("writes"), func() (struct{}, error) {
+		_, err := through(context.Background(), j.view(), j.key("writes"), func(context.Context) (struct{}, error) {
 			j.mu.Lock()
 			events := j.pending
 			j.pending, upTo = nil, j.appends

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bubble simulates a seed in virtual time.
 func bubble(t *testing.T, seed int64, f flaw) (r result) {
-	synctest.Test(t, func(*testing.T) { r = simulate(seed, f) })
+	synctest.Test(t, func(t *testing.T) { r = simulate(t, seed, f) })
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -54,11 +55,11 @@ type result struct {
 }
 
 // simulate runs the simulation of a seed. It must be called in a bubble.
-func simulate(seed int64, f flaw) result {
+func simulate(t *testing.T, seed int64, f flaw) result {
 	g := &gate{began: time.Now()}
 	r := rand.New(rand.NewPCG(uint64(seed), 0))
 	some := func() bool { return chance(r, 1, 2) }
-	w := &world{gate: g, db: newDatabase(g, seed, f), rand: r, calls: map[string]int{}}
+	w := &world{gate: g, db: newDatabase(t, g, seed, f), rand: r, calls: map[string]int{}}
 	w.with = faults{some(), some(), some(), some(), some(), some(), some(), some(), some(), some()}
 	w.most, w.steps = 1+r.IntN(6), 60+r.IntN(120)
 	g.note("%+v", w.with)

@@ -5086,8 +5086,8 @@ type ServerSettings struct {
 	PublicUrl string `protobuf:"bytes,6,opt,name=public_url,json=publicUrl,proto3" json:"public_url,omitempty"`
 	// Public HOST:PORT of grpc, for cards; unset means the address it listens on.
 	PublicGrpc string `protobuf:"bytes,7,opt,name=public_grpc,json=publicGrpc,proto3" json:"public_grpc,omitempty"`
-	// How long a task is kept after its end; 168h. The memory store keeps the last 10,000 tasks
-	// instead.
+	// How long a task is kept after its end; 168h. A store in memory keeps about the last 10,000
+	// tasks at most.
 	Retention *durationpb.Duration `protobuf:"bytes,8,opt,name=retention,proto3" json:"retention,omitempty"`
 	// PostgreSQL address for LISTEN, if store is behind a pooler that does not support it; unset
 	// means store.
@@ -5378,8 +5378,8 @@ func (x *ServerSettings) GetTracing() *TracingSettings {
 // KeepSettings limits how long data outside of tasks is kept. Data that an unfinished task uses is never deleted.
 type KeepSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long a conversation is kept after its last message; retention. The memory store keeps a limited
-	// number if it is unset.
+	// How long a conversation is kept after its last message; retention. A store in memory keeps a
+	// limited number.
 	Conversations *durationpb.Duration `protobuf:"bytes,1,opt,name=conversations,proto3" json:"conversations,omitempty"`
 	// How long events of boards are kept, and items after they have ended; unset keeps them up to the limits
 	// of a board.

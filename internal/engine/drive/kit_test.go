@@ -15,7 +15,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -165,14 +166,14 @@ func (j *dying) Commit(ctx context.Context) error {
 
 // single is a run that the test itself drives.
 type single struct {
-	*memory.Store
+	*sqlstore.Store
 	key  a2a.Key
 	held a2a.Claim
 }
 
 func newSingle(t *testing.T, agentID string) *single {
 	t.Helper()
-	s := &single{Store: memory.New(memory.Config{}), key: a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}}
+	s := &single{Store: memstore.Open(t), key: a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}}
 	acc := &teamv1.Accepted{TaskId: s.key.ID, Agent: agentID, Owner: s.key.Owner, Message: agent.UserMessage("m", "hi")}
 	if _, _, err := s.Create(t.Context(), a2a.New{Owner: s.key.Owner, Accepted: acc, MessageID: "m"}); err != nil {
 		t.Fatal(err)

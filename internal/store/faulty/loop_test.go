@@ -18,10 +18,10 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/faulty"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/storetest"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -34,10 +34,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestFaulty runs the contract of stores: without a plan, a faulty store is like the store
 // in it.
 func TestFaulty(t *testing.T) {
-	storetest.Run(t, func(_ testing.TB, clock func() time.Time) store.Store {
-		return faulty.New(memory.New(memory.Config{Clock: clock}))
+	storetest.Run(t, func(t testing.TB, clock func() time.Time) storetest.Sweeper {
+		s := memstore.OpenAt(t, clock)
+		return swept{faulty.New(s), s}
 	})
 }
+
+// swept sweeps the store in a faulty store.
+type swept struct {
+	*faulty.Store
+	in *sqlstore.Store
+}
+
+func (s swept) Sweep(ctx context.Context) error { return s.in.Sweep(ctx) }
 
 // outage is how long a broken store stays so.
 const outage = 20 * time.Second
@@ -206,7 +215,7 @@ type rig struct {
 }
 
 func start(t *testing.T, plan faulty.Plan) *rig {
-	r := &rig{T: t, store: faulty.New(memory.New(memory.Config{})), calls: map[string]int{}}
+	r := &rig{T: t, store: faulty.New(memstore.Open(t)), calls: map[string]int{}}
 	m := manager.New(manager.Config{})
 	for _, id := range []string{"a", "b", "c"} {
 		must(t, m.Register(id, r.member(id)))

@@ -1,6 +1,6 @@
 // Package sqlstore stores tasks, their journals and their inboxes in a database: SQLite in a file
-// for a single process, or PostgreSQL for several replicas. Both run the same statements on the
-// same schema.
+// or in memory for a single process, or PostgreSQL for several replicas. All run the same statements
+// on the same schema.
 //
 // Acknowledged writes are durable: they are grouped into transactions that are synced before any
 // caller gets a reply. Every append is fenced by the epoch of its claim.
@@ -73,7 +73,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store at a URL, sqlite:FILE or postgres://…, and updates its schema. Its errors
+// Open opens the store at a URL, memory:, sqlite:FILE or postgres://…, and updates its schema. Its errors
 // say what to do, see db.Open.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	d, err := db.Open(ctx, url, cfg)
@@ -99,7 +99,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 // start begins the background work.
 func (s *Store) start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(ctx)
-	s.work.Go(func() { s.db.Heal(ctx, s.Stale, s.mend) })
+	if !s.db.InMemory() {
+		s.work.Go(func() { s.db.Heal(ctx, s.Stale, s.mend) })
+	}
 	if !s.db.Sealed && !s.db.KeepOld {
 		s.work.Go(func() { s.retain(ctx) })
 	}

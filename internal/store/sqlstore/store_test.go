@@ -68,13 +68,15 @@ var emptySQLite = sync.OnceValues(func() ([]byte, error) {
 })
 
 func TestSQLite(t *testing.T) {
-	storetest.Run(t, func(t testing.TB, clock func() time.Time) store.Store {
+	storetest.Run(t, func(t testing.TB, clock func() time.Time) storetest.Sweeper {
 		return open(t, sqliteURL(t), sqlstore.Config{Clock: clock, Lease: forever, Retention: forever})
 	})
 }
 
 func TestKeep(t *testing.T) {
-	for name, url := range urls(t) {
+	all := urls(t)
+	all["memory"] = func(testing.TB) string { return store.MemoryURL }
+	for name, url := range all {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunKeep(t, func(t testing.TB, clock func() time.Time, keep store.Keep) storetest.Sweeper {
 				return open(t, url(t), sqlstore.Config{Clock: clock, Lease: forever, Retention: forever, Keep: keep})
@@ -85,7 +87,7 @@ func TestKeep(t *testing.T) {
 
 func TestPostgres(t *testing.T) {
 	pgtest.URL(t)
-	storetest.Run(t, func(t testing.TB, clock func() time.Time) store.Store {
+	storetest.Run(t, func(t testing.TB, clock func() time.Time) storetest.Sweeper {
 		return open(t, pgtest.URL(t), sqlstore.Config{Clock: clock, Lease: forever, Retention: forever})
 	})
 }

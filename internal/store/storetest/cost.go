@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -145,11 +144,9 @@ func costsLongPast(t *testing.T, open Open) {
 		tidy := func(id string, after time.Duration) {
 			t.Helper()
 			r.clock.Move(after)
-			r.append(r.run(id), begun("1", "a/c", "m"), paid("1", "a/c", used(1)), finished(used(1))) // stores in memory delete when they add
-			if s, ok := r.Store.(interface{ Sweep(context.Context) error }); ok {
-				if err := s.Sweep(r.ctx()); err != nil {
-					t.Fatal(err)
-				}
+			r.append(r.run(id), begun("1", "a/c", "m"), paid("1", "a/c", used(1)), finished(used(1)))
+			if err := r.Sweep(r.ctx()); err != nil {
+				t.Fatal(err)
 			}
 		}
 		first := cost.DayOf(noonHour)

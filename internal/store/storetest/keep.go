@@ -17,12 +17,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Sweeper is a store that deletes what is older than its store.Keep says.
-type Sweeper interface {
-	store.Store
-	Sweep(ctx context.Context) error
-}
-
 // OpenKeep is like Open, for a store that keeps as long as keep says what is not part of a task.
 type OpenKeep func(t testing.TB, clock func() time.Time, keep store.Keep) Sweeper
 
@@ -169,7 +163,7 @@ func keepBoards(t *testing.T, open OpenKeep) {
 func keepConversations(t *testing.T, open OpenKeep) {
 	c := NewClock()
 	s := open(t, c.Now, store.Keep{Conversations: 10 * day})
-	r := &rig{failer: t, Store: s, clock: c}
+	r := &rig{failer: t, Sweeper: s, clock: c}
 	r.create(task("t1")) // in the conversation mine
 	idle := a2a.Thread{Owner: me, ContextID: "idle"}
 	r.remember(mine, said("t1", "lead", "x"))

@@ -17,9 +17,15 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
+// Sweeper is a store that deletes what it need not keep any more when Sweep is called.
+type Sweeper interface {
+	store.Store
+	Sweep(ctx context.Context) error
+}
+
 // Open returns an empty store that reads the time from clock, keeps at least
 // 1,000 finished runs, and is closed at the end of the test.
-type Open func(t testing.TB, clock func() time.Time) store.Store
+type Open func(t testing.TB, clock func() time.Time) Sweeper
 
 // Run tests a store.
 func Run(t *testing.T, open Open) {
@@ -70,13 +76,13 @@ type failer interface {
 // rig is a store under test.
 type rig struct {
 	failer
-	store.Store
+	Sweeper
 	clock *Clock
 }
 
 func newRig(t testing.TB, open Open) *rig {
 	clock := NewClock()
-	return &rig{failer: t, Store: open(t, clock.Now), clock: clock}
+	return &rig{failer: t, Sweeper: open(t, clock.Now), clock: clock}
 }
 
 // ctx returns a background context, because a failer has no context.

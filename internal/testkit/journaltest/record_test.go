@@ -12,7 +12,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/store/memory"
+	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -26,7 +27,7 @@ func record(t *testing.T, s scenario) (events []*teamv1.Event) {
 	play := func(t *testing.T) {
 		c := newCast(t, false)
 		s.agents(c)
-		r := &recorder{T: t, agents: c.Manager, store: memory.New(memory.Config{}), wired: s.wired}
+		r := &recorder{T: t, agents: c.Manager, store: memstore.Open(t), wired: s.wired}
 		r.serve()
 		story := s.story
 		if story == nil {
@@ -77,7 +78,7 @@ type recorder struct {
 	*testing.T
 	*a2a.Handler
 	agents *manager.Manager
-	store  *memory.Store
+	store  *sqlstore.Store
 	wired  bool
 	sent   int
 	stop   func()

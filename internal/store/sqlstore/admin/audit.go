@@ -166,6 +166,19 @@ func (s *Audits) trimChain(ctx context.Context, account string, now time.Time, k
 	return trimmed && last.Seq-dropped.Seq == audit.MaxTrim, err
 }
 
+// Drop deletes the oldest records of accounts that have more than most, and keeps a number of them.
+func (s *Audits) Drop(ctx context.Context, most, keep int64) error {
+	return s.DB.Do(ctx, func(ctx context.Context, q db.Querier) error {
+		n, err := q.Exec(ctx, `UPDATE audit_head SET dropped = seq - $1, dropped_hash = (SELECT audit.hash FROM audit
+WHERE audit.account = audit_head.account AND audit.seq = audit_head.seq - $1) WHERE seq - dropped > $2`, keep, most)
+		if err != nil || n == 0 {
+			return err
+		}
+		_, err = q.Exec(ctx, `DELETE FROM audit WHERE seq <= (SELECT dropped FROM audit_head WHERE audit_head.account = audit.account)`)
+		return err
+	})
+}
+
 // AuditAccounts implements audit.Store.
 func (s *Audits) AuditAccounts(ctx context.Context) ([]string, error) {
 	return db.Values[string](ctx, s.DB.Reader(), selectChains)

@@ -1,5 +1,5 @@
-// Package db is the database of the stores in the packages beside it: SQLite in a file of one process, or PostgreSQL,
-// which several replicas share. Both run the same statements on the same schema.
+// Package db is the database of the stores in the packages beside it: SQLite in a file or in the memory of one process, or
+// PostgreSQL, which several replicas share. All run the same statements on the same schema.
 //
 // A DB has what these stores share: transactions, groups of changes that are synced together, notifications between
 // replicas, the time, the settings with the keys of secrets, and the schema. A store keeps the statements of its tables;
@@ -26,6 +26,8 @@ const (
 	DefaultLease = 15 * time.Second
 	// DefaultRetention is how long finished runs are kept.
 	DefaultRetention = 7 * 24 * time.Hour
+	// DefaultMaxEnded is how many ended runs a store in memory keeps.
+	DefaultMaxEnded = 10_000
 )
 
 // Config configures a database and the stores in it. The zero value is valid.
@@ -36,6 +38,10 @@ type Config struct {
 	Lease time.Duration
 	// Retention is how long finished runs are kept; 0 means DefaultRetention.
 	Retention time.Duration
+	// MaxEnded is about how many ended runs are kept at most, of all owners together; those that ended first are
+	// deleted first. Four times as many entries of conversations are kept, and 100,000 audit records of an account.
+	// 0 means DefaultMaxEnded for a store in memory, and no limits for others.
+	MaxEnded int
 	// Keep says how long conversations, boards and audit records are kept.
 	Keep store.Keep
 	// Deduplicate is how long a message id is remembered; 0 means store.RequestWindow.
@@ -64,6 +70,8 @@ type DB struct {
 	hub
 	// Tokens seals page tokens. It is not set in a sealed database.
 	Tokens store.Sealer
+	// Grown receives when a database in memory has grown; nil for others.
+	Grown chan struct{}
 
 	clock clock
 	keys  *keyring // encrypts secrets
@@ -79,7 +87,7 @@ func CheckURL(url string) error {
 	return err
 }
 
-// Open opens the database at a URL, sqlite:FILE or postgres://…, and updates its schema. Its errors
+// Open opens the database at a URL, memory:, sqlite:FILE or postgres://…, and updates its schema. Its errors
 // say what to do, for example about a file that another process has open, a database that cannot be
 // reached or is not durable, or a schema of a later version.
 func Open(ctx context.Context, url string, c Config) (*DB, error) {
@@ -90,12 +98,15 @@ func Open(ctx context.Context, url string, c Config) (*DB, error) {
 	var err error
 	file, isFile := strings.CutPrefix(url, store.SQLite)
 	switch {
+	case url == store.MemoryURL:
+		d.MaxEnded, d.Grown = cmp.Or(c.MaxEnded, DefaultMaxEnded), make(chan struct{}, 1)
+		d.Engine, err = openMemory(ctx, c.Metrics, d.Grown)
 	case isFile:
 		d.Engine, err = openSQLite(ctx, file, c.Metrics, c.Log)
 	case store.IsPostgres(url):
 		d.Engine, err = openPostgres(ctx, url, c)
 	default:
-		err = errors.New("a store is sqlite:FILE or postgres://USER@HOST/DATABASE")
+		err = errors.New("a store is memory:, sqlite:FILE or postgres://USER@HOST/DATABASE")
 	}
 	if err != nil {
 		return nil, err
@@ -141,6 +152,9 @@ func (d *DB) Run(ctx context.Context, text string, args ...any) error {
 		return err
 	})
 }
+
+// InMemory reports whether the database is in the memory of this process.
+func (d *DB) InMemory() bool { return d.Grown != nil }
 
 // PollEvery is how often a replica looks for changes without a notification.
 const PollEvery = time.Second

@@ -21,6 +21,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -32,10 +33,12 @@ type sqliteDB struct {
 	locked    *sql.Conn   // holds the lock of the process
 	writePool *sql.DB     // a single connection
 	writes    *statements // on the connection of writePool; used only by the writer
-	reads     *statements
+	reads     *statements // nil for a database in memory
 	writer    writer
+	turn      sync.Mutex // held while a group is written; a reader of a database in memory holds it too
 	health    *health
-	logged    int // approximate number of pages in the log; used only by the writer
+	logged    int           // approximate number of pages in the log, or written to memory; used only by the writer
+	grown     chan struct{} // receives when a database in memory has grown by about grownPages
 	stop      context.CancelFunc
 	checks    sync.WaitGroup // running checks of the file's structure
 }
@@ -97,7 +100,7 @@ func openSQLite(ctx context.Context, file string, measure *metrics.Store, log *z
 	}
 	var sctx context.Context
 	sctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
-	d.writer = writer{ctx: sctx, write: d.write, metrics: measure}
+	d.writer = writer{ctx: context.WithoutCancel(ctx), write: d.write, metrics: measure}
 	d.checkStructure(sctx, file, log)
 	d.opened = namedFiles(file, file+"-wal")
 	return d, nil
@@ -315,7 +318,6 @@ func code(err error) int {
 }
 
 func (d *sqliteDB) dialect() Dialect   { return Dialect{Single: true, Binary: "BLOB"} }
-func (d *sqliteDB) Reader() Querier    { return d.reads }
 func (d *sqliteDB) Tell(_, _ string)   {}
 func (d *sqliteDB) listen(func(hint))  {}
 func (d *sqliteDB) state() *health     { return d.health }
@@ -341,19 +343,22 @@ func (d *sqliteDB) write(ctx context.Context, ops []*Op) (left []*Op, err error)
 	}
 	answers, err := d.group(ctx, ops)
 	if err != nil {
-		_, _ = d.writes.Exec(context.WithoutCancel(ctx), "ROLLBACK") // fails if no transaction is open
 		return ops, d.failed(err)
 	}
 	d.health.wrote(nil)
 	for i, o := range ops {
-		_ = o.Done(ctx, d.reads, answers[i]) // the caller gets the error from done
+		_ = o.Done(ctx, d.Reader(), answers[i]) // the caller gets the error from done
 	}
 	d.checkpoint(ctx, ops)
 	return nil, nil
 }
 
-// checkpointPages is the approximate number of pages in the log at which it is written back.
-const checkpointPages = 1000
+const (
+	// checkpointPages is the approximate number of pages in the log at which it is written back.
+	checkpointPages = 1000
+	// grownPages is the approximate number of pages written to a database in memory after which what is old is deleted.
+	grownPages = 16_000
+)
 
 // checkpoint writes the log back into the database when it is large enough. SQLite could do so by
 // itself, but would not report an error that means that the disk has lost synced data.
@@ -362,7 +367,12 @@ func (d *sqliteDB) checkpoint(ctx context.Context, ops []*Op) {
 	for _, o := range ops {
 		d.logged += indexes + o.Size/page
 	}
-	if d.logged < checkpointPages {
+	switch {
+	case d.inMemory() && d.logged >= grownPages:
+		d.logged = 0
+		store.Poke(d.grown)
+		return
+	case d.inMemory() || d.logged < checkpointPages:
 		return
 	}
 	d.logged = 0
@@ -373,11 +383,18 @@ func (d *sqliteDB) checkpoint(ctx context.Context, ops []*Op) {
 }
 
 // group applies ops and commits them. answers are the refusals of single ops, which are not errors
-// of the group.
+// of the group. After an error, nothing is written.
 func (d *sqliteDB) group(ctx context.Context, ops []*Op) (answers []error, err error) {
+	d.turn.Lock()
+	defer d.turn.Unlock()
 	if _, err := d.writes.Exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			_, _ = d.writes.Exec(ctx, "ROLLBACK") // fails if no transaction is open
+		}
+	}()
 	answers = make([]error, len(ops))
 	for i, o := range ops {
 		answers[i] = o.Apply(ctx, d.writes)
@@ -392,6 +409,9 @@ func (d *sqliteDB) group(ctx context.Context, ops []*Op) (answers []error, err e
 // failed classifies an error of a write. After a full disk, writes may succeed again; an error of
 // the disk itself is permanent, because the state of the data on it is unknown.
 func (d *sqliteDB) failed(err error) error {
+	if d.inMemory() {
+		return fmt.Errorf("%w: %w", a2a.ErrStorage, err) // the next write may find memory again
+	}
 	if noRoom(err) {
 		err = fmt.Errorf("%w: the disk is full; free space, and writes are taken again: %w", a2a.ErrStorage, err)
 		d.health.wrote(err)

@@ -25,6 +25,13 @@ func (s *Runs) Forget(ctx context.Context, ended, deltas time.Time) error {
 	return s.sweep(ctx, `ended < $1 AND deltas > 0`, deltas, record.DeleteDeltas)
 }
 
+// LastKept returns the end of the last one of n ended runs that are kept, the zero time if there are fewer.
+func (s *Runs) LastKept(ctx context.Context, n int) (time.Time, error) {
+	var at int64
+	err := s.db.Reader().Scan(ctx, []any{&at}, `SELECT COALESCE((SELECT ended FROM run WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT 1 OFFSET $1), 0)`, int64(n-1))
+	return time.UnixMilli(at), err
+}
+
 // sweep deletes runs, or a part of their data, in batches.
 func (s *Runs) sweep(ctx context.Context, old string, before time.Time, texts []string) error {
 	return db.Repeat(func() (more bool, err error) { return s.sweepBatch(ctx, old, before.UnixMilli(), texts) })

@@ -223,6 +223,17 @@ const retainThreads = 16
 // task is open.
 var unusedThread = `used < $1 AND NOT EXISTS (SELECT 1 FROM task WHERE task.owner = conversation.owner AND task.context_id = conversation.context_id AND ` + record.OpenStates + `)`
 
+// Surplus returns the time before which all conversations were used last that have more than a number of entries
+// together with those that were used later. The conversation that was used last is never one of them.
+func (s *Conversations) Surplus(ctx context.Context, entries int) (time.Time, error) {
+	var at int64
+	err := s.DB.Reader().Scan(ctx, []any{&at}, `SELECT COALESCE((SELECT used FROM (
+  SELECT used, sum(n) OVER (ORDER BY used DESC) AS entries, row_number() OVER (ORDER BY used DESC) AS place FROM (
+    SELECT conversation.used, count(*) AS n FROM conversation JOIN history USING (owner, context_id) GROUP BY owner, context_id, used
+  ) AS counted) AS ranked WHERE entries > $1 AND place > 1 ORDER BY used DESC LIMIT 1), 0)`, int64(entries))
+	return time.UnixMilli(at + 1), err
+}
+
 // Forget deletes conversations to which nothing was added since a time, unless a task in them is open.
 func (s *Conversations) Forget(ctx context.Context, before time.Time) error {
 	return db.Repeat(func() (more bool, err error) { return s.forgetThreads(ctx, before.UnixMilli()) })
