@@ -77,7 +77,7 @@ func (s *Store) Sweep(ctx context.Context) error {
 func (s *Store) deleteOld(ctx context.Context, now time.Time) error {
 	ended := now.Add(-s.db.Retention)
 	if s.db.MaxEnded > 0 {
-		last, err := s.runs.LastKept(ctx, s.db.MaxEnded)
+		last, err := s.LastKept(ctx, s.db.MaxEnded)
 		if err != nil {
 			return err
 		}
@@ -99,9 +99,9 @@ func (s *Store) deleteUnkept(ctx context.Context, now time.Time) error {
 	var errs []error
 	unused := now.Add(-s.db.Keep.Conversations)
 	if s.db.MaxEnded > 0 {
-		surplus, err := s.conversations.Surplus(ctx, entriesOf*s.db.MaxEnded)
+		surplus, err := s.Surplus(ctx, entriesOf*s.db.MaxEnded)
 		unused = later(unused, surplus)
-		errs = append(errs, err, s.audits.Drop(ctx, maxRecords, keptRecords))
+		errs = append(errs, err, s.Drop(ctx, maxRecords, keptRecords))
 	}
 	errs = append(errs, s.conversations.Forget(ctx, unused))
 	if keep := s.db.Keep.Boards; keep > 0 {
