@@ -64,12 +64,6 @@ type Accounts struct {
 // file returns the limits in the configuration file, by account.
 func (a *Accounts) file() map[string]*teamv1.AccountLimits { return a.c.Settings.Load().GetAccounts() }
 
-// every returns the limits on the use of the server of each account for which the same limit is not set; nil means none
-// but the defaults. Limits on what tasks spend have no effect there.
-func (a *Accounts) every() *teamv1.AccountLimits {
-	return a.c.Settings.Load().GetLimits().GetAccount()
-}
-
 // New returns the accounts of a store.
 func New(c Config) *Accounts {
 	if c.Clock == nil {

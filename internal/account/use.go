@@ -16,9 +16,8 @@ import (
 
 // Defaults of limits that are not set.
 const (
-	DefaultQueued      = 10_000
-	DefaultUpload      = 32 << 20  // of an account, in bytes
-	DefaultTotalUpload = 256 << 20 // of all accounts together, in bytes
+	DefaultQueued = 10_000
+	DefaultUpload = 32 << 20 // of an account, in bytes
 )
 
 // Counts counts what the tasks of accounts use. Stores implement it.
@@ -138,10 +137,12 @@ func (a *Accounts) forget() {
 	})
 }
 
-// limitsOf returns the limits that are set for an account, and those for every account. Both may be nil.
+// limitsOf returns the limits that are set for an account, and those on the use of the server of each account for which the
+// same limit is not set. Both may be nil. Limits on what tasks spend have no effect there.
 func (a *Accounts) limitsOf(account string) (own, every *teamv1.AccountLimits) {
-	every = a.every()
-	if l, ok := a.file()[account]; ok {
+	now := a.c.Settings.Load()
+	every = now.GetLimits().GetAccount()
+	if l, ok := now.GetAccounts()[account]; ok {
 		return l, every
 	}
 	a.mu.Lock()
@@ -193,10 +194,11 @@ func (a *Accounts) LimitsRunning() bool {
 	limits := func(l *teamv1.AccountLimits) bool {
 		return l.GetMaxRunning() > 0 || l.GetPerPrincipal().GetMaxRunning() > 0
 	}
-	if limits(a.every()) {
+	now := a.c.Settings.Load()
+	if limits(now.GetLimits().GetAccount()) {
 		return true
 	}
-	for _, l := range a.file() {
+	for _, l := range now.GetAccounts() {
 		if limits(l) {
 			return true
 		}

@@ -170,7 +170,8 @@ func (b *Budget) enqueue(h *Hold, account string, order int64) *waiter {
 	defer b.mu.Unlock()
 	u := b.useOf(account)
 	h.u = u
-	if (len(u.waiting) == 0 || u.holds[h.kind] == 0) && b.fits(u, h.kind, h.n) {
+	next := len(u.waiting) == 0 || u.holds[h.kind] == 0 || h.kind == Request // what waits may wait for long
+	if next && b.fits(u, h.kind, h.n) {
 		b.take(h, h.n)
 		return nil
 	}

@@ -133,6 +133,31 @@ func TestShares(t *testing.T) {
 
 func TestWait(t *testing.T) {
 	t.Parallel()
+	t.Run("a request that fits does not wait behind a call that does not", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := inflight.New(size, weights)
+			held := []*inflight.Hold{b.Take(inflight.Request, "light", 100), b.Take(inflight.Call, "light", 100)}
+			ctx, leave := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if h, err := b.Wait(ctx, inflight.Call, "light", 900, time.Hour); err == nil {
+					h.Release()
+					t.Error("there was memory for the call")
+				}
+			})
+			synctest.Wait()
+			h, err := b.Wait(t.Context(), inflight.Request, "light", 10, time.Second)
+			if err != nil {
+				t.Error(err)
+			}
+			leave()
+			wg.Wait()
+			for _, h := range append(held, h) {
+				h.Release()
+			}
+			empty(t, b)
+		})
+	})
 	t.Run("in turn, the account that holds least for its weight first", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := inflight.New(size, weights)

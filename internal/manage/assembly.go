@@ -37,18 +37,17 @@ func (s *state) revisions() []*revision {
 }
 
 // build builds a state, except for what the one that is served has built already.
-func (m *Manager) build(next *state) (*assembly, error) {
+func (m *Manager) build(next *state, base *revision) (*assembly, error) {
 	guard, err := guardOf(next.file)
 	if err != nil {
 		return nil, err
 	}
 	a := &assembly{m: m, guard: guard, before: m.served.Load(), defs: next.definitions(), state: next}
 	next.def, next.additions, next.by = next.file.Beside(a.defs), map[string]*revision{}, map[string]*revision{}
-	if err := a.all(); err != nil {
-		a.discard()
-		return nil, err
+	if base != nil {
+		a.base, a.built = base, []*revision{base}
 	}
-	return a, nil
+	return a, a.all()
 }
 
 // assembly builds a state. It must be served or discarded before another one is built.
@@ -62,10 +61,14 @@ type assembly struct {
 }
 
 func (a *assembly) all() error {
-	if a.before.base != nil && a.before.file == a.file {
+	switch {
+	case a.base != nil: // an earlier attempt has built it
+	case a.before.base != nil && a.before.file == a.file:
 		a.base = a.before.base
-	} else if err := a.add("", plan{def: a.file}); err != nil {
-		return err
+	default:
+		if err := a.add("", plan{def: a.file}); err != nil {
+			return err
+		}
 	}
 	a.own(a.base)
 	for _, name := range slices.Sorted(maps.Keys(a.defs)) {
@@ -179,6 +182,17 @@ func (a *assembly) serve() {
 	idle := m.sweep()
 	m.mu.Unlock()
 	m.closeAll(idle)
+}
+
+// release returns the revision of the file if it was built, so that discard leaves it.
+func (a *assembly) release() (base *revision) {
+	a.built = slices.DeleteFunc(a.built, func(r *revision) bool {
+		if r == a.base {
+			base = r
+		}
+		return r == a.base
+	})
+	return base
 }
 
 // discard closes what was built.

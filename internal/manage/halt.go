@@ -51,6 +51,9 @@ func (m *Manager) seen(ctx context.Context, ids iter.Seq[string]) []string {
 // of the configuration file.
 func (m *Manager) AccountOf(id string) string {
 	s := m.served.Load()
+	if m.InFile(id) {
+		return ""
+	}
 	if e := s.entries[cmp.Or(s.owners[id], id)]; e != nil {
 		return e.Account
 	}

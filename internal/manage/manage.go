@@ -1,6 +1,5 @@
-// Package manage holds the agents that are served, by id, and creates, changes and deletes teams and agents while the
-// server runs. Those are
-// stored in the catalog of the store, and every replica serves them in addition to those of the
+// Package manage holds the agents that are served, by id, and creates, changes and deletes teams and agents while the server
+// runs. Those are stored in the catalog of the store, and every replica serves them in addition to those of the
 // configuration file.
 package manage
 
@@ -180,12 +179,21 @@ func (m *Manager) Refresh(ctx context.Context, file *config.Config) error {
 
 // prepare builds a state. An entry that cannot be built is left out if may returns true for it.
 func (m *Manager) prepare(next *state, may func(id string) bool) (*assembly, error) {
+	var base *revision // of the file: it is built once
 	for {
-		p, err := m.build(next)
+		p, err := m.build(next, base)
 		var not *NotBuilt
-		if !errors.As(err, &not) || !may(not.Addition) {
-			return p, err
+		switch {
+		case err == nil:
+			return p, nil
+		case p == nil:
+			return nil, err
+		case !errors.As(err, &not) || !may(not.Addition):
+			p.discard()
+			return nil, err
 		}
+		base = p.release()
+		p.discard()
 		m.c.Log.Warn("a team or agent of the catalog cannot be built", zap.String("id", not.Addition), zap.Error(not.Err))
 		next.leaveOut(not.Addition)
 	}

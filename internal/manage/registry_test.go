@@ -121,6 +121,27 @@ func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 	}
 }
 
+// A team that the file defines after an account has made one with its id is that of the file, and belongs to no account.
+func TestR_003_17_TheFileTakesAnID(t *testing.T) {
+	m := serving(t, file(t), &notes{})
+	if _, err := m.CreateTeam(ann(t), yaml("teams: {club: {workflow: {steps: [{id: a, agent: echo}]}}}")); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.AccountOf("club"); got != "acme" {
+		t.Fatalf("the account is %q", got)
+	}
+	built := len(m.others)
+	if err := m.Refresh(t.Context(), file(t, "teams:\n", "teams:\n  club: {workflow: {steps: [{id: a, agent: echo}]}}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.AccountOf("club"); got != "" || !m.InFile("club") {
+		t.Errorf("the account of the team of the file is %q", got)
+	}
+	if got := len(m.others); got != built {
+		t.Errorf("%d revisions are open that nobody uses", got-built)
+	}
+}
+
 // notes are definitions in a map, which counts what is read.
 type notes struct {
 	mu     sync.Mutex

@@ -17,7 +17,7 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// serveRPC serves a JSON-RPC request: the methods of A2A 1.0 and, unless NoV03 is set,
+// serveRPC serves a JSON-RPC request: the methods of A2A 1.0 and, unless protocol.v0_3 is false,
 // those of 0.3.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	b, _ := readAll(r.Body) // the body is in memory

@@ -188,8 +188,8 @@ func atStart(above string, d protoreflect.MessageDescriptor) (names []string) {
 // Continue gives settings that take effect when a server starts the values with which it was started.
 func Continue(started, s *teamv1.ServerSettings) {
 	for _, name := range AtStart() {
-		from, f := find(started, name)
-		to, _ := find(s, name)
+		from, f := find(started, name, protoreflect.Message.Get)
+		to, _ := find(s, name, protoreflect.Message.Mutable)
 		if from.Has(f) {
 			to.Set(f, from.Get(f))
 		} else {
@@ -201,17 +201,18 @@ func Continue(started, s *teamv1.ServerSettings) {
 // Clear removes settings by name.
 func Clear(s *teamv1.ServerSettings, names ...string) {
 	for _, name := range names {
-		m, f := find(s, name)
+		m, f := find(s, name, protoreflect.Message.Mutable)
 		m.Clear(f)
 	}
 }
 
-// find returns the field with a name, which may have dots, and the message that has it.
-func find(s *teamv1.ServerSettings, name string) (m protoreflect.Message, f protoreflect.FieldDescriptor) {
+// find returns the field with a name, which may have dots, and the message that has it. below returns the value of a
+// message above it: Get does not modify s.
+func find(s *teamv1.ServerSettings, name string, below func(protoreflect.Message, protoreflect.FieldDescriptor) protoreflect.Value) (m protoreflect.Message, f protoreflect.FieldDescriptor) {
 	m = s.ProtoReflect()
 	for part := range strings.SplitSeq(name, ".") {
 		if f != nil {
-			m = m.Mutable(f).Message()
+			m = below(m, f).Message()
 		}
 		f = m.Descriptor().Fields().ByTextName(part)
 	}

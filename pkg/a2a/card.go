@@ -68,7 +68,10 @@ type cards struct {
 }
 
 // cards returns what builds cards with the present settings.
-func (h *Handler) cards() cards { return cards{&h.c, h.now(), h.pushes()} }
+func (h *Handler) cards() cards {
+	now := h.now()
+	return cards{&h.c, now, h.pushes(now)}
+}
 
 // of returns the card of the agent with this id and description, signed if the server signs cards.
 func (b cards) of(ctx context.Context, id string, info *teamv1.AgentInfo) (*a2av1.AgentCard, error) {

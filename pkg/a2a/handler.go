@@ -175,7 +175,9 @@ func NewHandler(c Config) *Handler {
 func (h *Handler) now() *settings.Snapshot { return h.c.Settings.Load() }
 
 // pushes reports whether push notifications are supported.
-func (h *Handler) pushes() bool { return h.c.Pushes != nil && h.now().GetPush().GetEnabled() }
+func (h *Handler) pushes(now *settings.Snapshot) bool {
+	return h.c.Pushes != nil && now.GetPush().GetEnabled()
+}
 
 // forgets reports whether each message is new, even if one with the same id was sent before. Otherwise a repeated message
 // gets the answer of the first one. The keys of the Agent service are remembered in either case.

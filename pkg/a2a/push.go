@@ -29,12 +29,13 @@ const maxDead = 100
 // where that one stopped. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST,
 // TASK_NOT_FOUND, and INSUFFICIENT_RESOURCES if there are too many configurations.
 func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
-	if !h.pushes() {
+	now := h.now()
+	if !h.pushes(now) {
 		return nil, PushNotificationNotSupported()
 	}
 	var c checker
 	c.needID("taskId", req.GetTaskId())
-	c.push("", req, h.now().CheckWebhook)
+	c.push("", req, now.CheckWebhook)
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
@@ -115,7 +116,7 @@ func masked(c *a2av1.TaskPushNotificationConfig) *a2av1.TaskPushNotificationConf
 // pushTask validates a call about the push configurations of a task of the caller, and returns
 // the key of the task.
 func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string) (Key, error) {
-	if !h.pushes() {
+	if !h.pushes(h.now()) {
 		return Key{}, PushNotificationNotSupported()
 	}
 	c.needID("taskId", task)
@@ -221,7 +222,7 @@ func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2a
 
 // withPushes adds to the metadata of a task the delivery status of its push configurations.
 func (h *Handler) withPushes(ctx context.Context, k Key, t *a2av1.Task) error {
-	if !h.pushes() {
+	if !h.pushes(h.now()) {
 		return nil
 	}
 	list, err := h.c.Pushes.ListPushes(ctx, k, "", MaxPushTask)

@@ -96,9 +96,10 @@ func (h *Handler) accept(ctx context.Context, req *a2av1.SendMessageRequest, wai
 func (h *Handler) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Caller, *send, error) {
 	var c checker
 	c.send(req)
-	push, supported := req.GetConfiguration().GetTaskPushNotificationConfig(), h.pushes()
+	now := h.now()
+	push, supported := req.GetConfiguration().GetTaskPushNotificationConfig(), h.pushes(now)
 	if push != nil && supported {
-		c.inlinePush(req, push, h.now().CheckWebhook)
+		c.inlinePush(req, push, now.CheckWebhook)
 	}
 	if err := c.Err(); err != nil {
 		return Caller{}, nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -12,7 +13,8 @@ import (
 // bindings. Serve may be called once.
 type Local struct {
 	core
-	own Store // the default store, which Serve closes; nil if Config has one
+	own    Store // the default store, which Serve closes; nil if Config has one
+	served atomic.Bool
 }
 
 // NewLocal returns a Local, which runs tasks once Serve is called. It ignores listeners
@@ -34,7 +36,7 @@ func NewLocal(c Config) (*Local, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeStore(own))
 	}
-	return &Local{k, own}, nil
+	return &Local{core: k, own: own}, nil
 }
 
 // Handler returns the handler for calls. The context of each call must carry the caller,
@@ -44,14 +46,14 @@ func (l *Local) Handler() *a2a.Handler { return l.handler }
 // Serve runs tasks until ctx ends, which is not an error, or the store fails. It does not
 // close Config.Store.
 func (l *Local) Serve(ctx context.Context) error {
+	l.served.Store(true)
 	if err := l.prepare(ctx); err != nil {
-		return err
+		return errors.Join(err, closeStore(l.own))
 	}
 	unobserve, err := l.measure.observe(l.store, l.accounts, l.budget)
 	if err != nil {
-		return err
+		return errors.Join(err, closeStore(l.own))
 	}
-	defer unobserve()
 	runs, stop := context.WithCancel(ctx)
 	defer stop()
 	var guarding sync.WaitGroup
@@ -62,5 +64,14 @@ func (l *Local) Serve(ctx context.Context) error {
 	err = l.engine.Serve(runs, l.drive())
 	stop()
 	guarding.Wait()
+	unobserve()
 	return errors.Join(err, failure(l.store), closeStore(l.own))
+}
+
+// Close closes the default store of a Local that is never served. Otherwise Serve does.
+func (l *Local) Close() error {
+	if l.served.Swap(true) {
+		return nil
+	}
+	return closeStore(l.own)
 }

@@ -196,7 +196,7 @@ func New(c Config) (*TeamServer, error) {
 // ownStore opens the default store if the configuration has none. Otherwise it returns nil.
 func (c *Config) ownStore() (own Store, err error) {
 	if c.Store == nil {
-		own, err = OpenStore(context.Background(), store.MemoryURL, StoreConfig{Meter: c.Meter, Log: c.Log.Named("store")})
+		own, err = OpenStore(context.Background(), store.MemoryURL, StoreConfig{Settings: c.Settings, Meter: c.Meter, Log: c.Log.Named("store")})
 		c.Store = own
 	}
 	return own, err
@@ -351,19 +351,18 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 // default store they are lost. Serve does not close Config.Store. If the store can no longer
 // write, Serve returns ErrStoreFailed.
 func (s *TeamServer) Serve(ctx context.Context) error {
+	s.served.Store(true)
 	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	if err := s.prepare(ctx); err != nil {
-		return errors.Join(err, s.Close())
+		return errors.Join(err, closeAll(s.listeners), closeStore(s.own))
 	}
 	serving, cancel := context.WithCancel(ctx)
 	defer cancel()
 	unobserve, err := s.measure.observe(s.store, s.accounts, s.budget)
 	if err != nil {
-		return errors.Join(err, s.Close())
+		return errors.Join(err, closeAll(s.listeners), closeStore(s.own))
 	}
-	defer unobserve()
-	s.served.Store(true)
 	var driving sync.WaitGroup
 	var driven error
 	driving.Go(func() {
@@ -385,6 +384,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 	stop()
 	driving.Wait()
 	s.auth.Flush()
+	unobserve()
 	if err := errors.Join(err, driven, failure(s.store), closeStore(s.own)); err != nil {
 		s.log.Info("stopped", zap.Error(err))
 		return err
@@ -397,7 +397,7 @@ func (s *TeamServer) Serve(ctx context.Context) error {
 func (s *TeamServer) Addrs() Addrs { return addrs(s.listeners, s.certs != nil) }
 
 // Close closes the listeners of a server that was never served, or of one that is stopping.
-// The latter skips the rest of its DrainDelay.
+// The latter skips the rest of its drain_delay.
 func (s *TeamServer) Close() error {
 	err := closeAll(s.listeners)
 	if !s.served.Swap(true) {

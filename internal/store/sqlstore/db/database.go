@@ -97,7 +97,7 @@ type Op struct {
 	Affected []int64                                    // number of rows changed, by statement
 	Again    bool                                       // an earlier attempt may have recorded it
 	Size     int
-	Account  string                                                // of the creation of a task; "" of other changes, see Source
+	Account  string                                                // of the creation of a task and of what is remembered; "" of other changes, see Source
 	Done     func(ctx context.Context, q Querier, err error) error // returns the final error
 }
 

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -19,7 +20,7 @@ func openMemory(ctx context.Context, measure *metrics.Store, grown chan struct{}
 		return nil, err
 	}
 	pool.SetMaxOpenConns(1)
-	d := &sqliteDB{health: newHealth(), writePool: pool, stop: func() {}, grown: grown}
+	d := &sqliteDB{inMemory: true, health: newHealth(), writePool: pool, stop: func() {}, grown: grown}
 	d.writer = writer{ctx: ctx, write: d.write, metrics: measure}
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -29,20 +30,23 @@ func openMemory(ctx context.Context, measure *metrics.Store, grown chan struct{}
 	files, err := migrations.ReadDir("migrations")
 	for _, f := range files {
 		var text []byte
-		if text, err = fs.ReadFile(migrations, "migrations/"+f.Name()); err == nil {
-			up, _, _ := strings.Cut(string(text), "-- +goose Down")
-			_, err = conn.ExecContext(ctx, up)
+		if text, err = fs.ReadFile(migrations, "migrations/"+f.Name()); err != nil {
+			break
+		}
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		if _, err = conn.ExecContext(ctx, up); err != nil {
+			break
 		}
 	}
-	return d, err
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the schema of a database in memory: %w", err), d.disconnect())
+	}
+	return d, nil
 }
-
-// inMemory reports whether the database is in memory.
-func (d *sqliteDB) inMemory() bool { return d.reads == nil }
 
 // Reader implements Engine.
 func (d *sqliteDB) Reader() Querier {
-	if d.inMemory() {
+	if d.inMemory {
 		return turns{d.writes, &d.turn}
 	}
 	return d.reads

@@ -26,7 +26,7 @@ import (
 )
 
 // sqliteDB is a database in a file of which this process has exclusive use. One connection writes;
-// readers have connections of their own and see what is committed.
+// readers have connections of their own and see what is committed. In memory there is one connection for both.
 type sqliteDB struct {
 	opened    []namedFile // the file and its log
 	locks     *sql.DB     // the lock file beside the database
@@ -34,6 +34,7 @@ type sqliteDB struct {
 	writePool *sql.DB     // a single connection
 	writes    *statements // on the connection of writePool; used only by the writer
 	reads     *statements // nil for a database in memory
+	inMemory  bool
 	writer    writer
 	turn      sync.Mutex // held while a group is written; a reader of a database in memory holds it too
 	health    *health
@@ -91,6 +92,7 @@ func openSQLite(ctx context.Context, file string, measure *metrics.Store, log *z
 		if err := d.disconnect(); err != nil {
 			return nil, err
 		}
+		d.reads, d.writes, d.writePool = nil, nil, nil
 		// With this VFS the connections need no shared memory, for which there is no room.
 		// Other processes cannot open the file until the next start.
 		err = d.connect(ctx, file, "&vfs=unix-excl")
@@ -208,7 +210,7 @@ func (d *sqliteDB) connect(ctx context.Context, file, options string) error {
 	return nil
 }
 
-// disconnect closes what connect has opened, so that connect can be called again.
+// disconnect closes what connect has opened. Calls that are late get errors of closed connections.
 func (d *sqliteDB) disconnect() error {
 	var errs []error
 	for _, s := range []*statements{d.reads, d.writes} {
@@ -219,7 +221,6 @@ func (d *sqliteDB) disconnect() error {
 	if d.writePool != nil {
 		errs = append(errs, d.writePool.Close())
 	}
-	d.reads, d.writes, d.writePool = nil, nil, nil
 	return errors.Join(errs...)
 }
 
@@ -368,11 +369,11 @@ func (d *sqliteDB) checkpoint(ctx context.Context, ops []*Op) {
 		d.logged += indexes + o.Size/page
 	}
 	switch {
-	case d.inMemory() && d.logged >= grownPages:
+	case d.inMemory && d.logged >= grownPages:
 		d.logged = 0
 		store.Poke(d.grown)
 		return
-	case d.inMemory() || d.logged < checkpointPages:
+	case d.inMemory || d.logged < checkpointPages:
 		return
 	}
 	d.logged = 0
@@ -409,7 +410,7 @@ func (d *sqliteDB) group(ctx context.Context, ops []*Op) (answers []error, err e
 // failed classifies an error of a write. After a full disk, writes may succeed again; an error of
 // the disk itself is permanent, because the state of the data on it is unknown.
 func (d *sqliteDB) failed(err error) error {
-	if d.inMemory() {
+	if d.inMemory {
 		return fmt.Errorf("%w: %w", a2a.ErrStorage, err) // the next write may find memory again
 	}
 	if noRoom(err) {

@@ -83,7 +83,6 @@ func TestA_16_SplitTexts(t *testing.T) {
 	text := strings.Repeat("ü", minBlobSize)
 	parts := []*a2av1.Part{{Content: &a2av1.Part_Text{Text: text}}}
 	for name, ev := range map[string]*teamv1.Event{
-		"delta":    {Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{Text: text}}},
 		"result":   {Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Result: &teamv1.Ended_Reply{Reply: &a2av1.Message{Parts: parts}}}}},
 		"artifact": {Kind: &teamv1.Event_Artifact{Artifact: &teamv1.ArtifactUpdate{Artifact: &a2av1.Artifact{Parts: parts}}}},
 	} {
@@ -97,6 +96,10 @@ func TestA_16_SplitTexts(t *testing.T) {
 			}
 			checkSplit(t, ev)
 		})
+	}
+	delta, err := Encode("r", &teamv1.Event{Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{Text: text}}})
+	if err != nil || len(delta.Blobs) > 0 {
+		t.Errorf("streamed text, which is deleted before its run, has %d blobs, %v", len(delta.Blobs), err)
 	}
 }
 

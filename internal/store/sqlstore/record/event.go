@@ -41,7 +41,7 @@ WHERE id = $1 AND seq > $2 AND seq <= $7 AND ($3 = '' OR scope = $3 OR substr(sc
 // Entry is an event in its stored form.
 type Entry struct {
 	Event *teamv1.Event
-	Body  []byte // without the blobs
+	Body  []byte // without the blobs; a delta has none
 	Blobs []Blob
 	Size  int   // of the event with its blobs, in bytes
 	Sum   int64 // checksum of the event with its blobs
@@ -54,7 +54,11 @@ func Encode(root string, ev *teamv1.Event) (Entry, error) {
 		return Entry{}, fmt.Errorf("encode event %d of %s: %w", ev.GetSeq(), root, err)
 	}
 	e := Entry{Event: ev, Sum: db.SumOf(root, ev.GetSeq(), ev.GetScope(), body), Size: len(body)}
-	e.Body, e.Blobs = Split(ev, body)
+	if ev.GetDelta() != nil { // streamed text is deleted before its run
+		e.Body = body
+	} else {
+		e.Body, e.Blobs = Split(ev, body)
+	}
 	return e, nil
 }
 

@@ -244,7 +244,7 @@ func (b *batch) close(ctx context.Context, q db.Querier) error {
 		}
 	}
 	if b.snap != nil && len(b.tail) == len(late)+1 {
-		return nil // as an earlier attempt has made it: nothing else takes inputs out of the inbox
+		return nil // as flush or an earlier attempt has made it: nothing else takes inputs out of the inbox
 	}
 	j.mu.Lock()
 	f := j.fold

@@ -111,10 +111,14 @@ func (s *Conversations) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchan
 	if err != nil {
 		return err
 	}
-	return s.DB.Await(ctx, &db.Op{Size: size, Account: a2a.AccountOf(t.Owner), Plan: func(ctx context.Context, q db.Querier) error {
+	plan := func(ctx context.Context, q db.Querier) error {
 		w.q = q
 		return w.write(ctx)
-	}})
+	}
+	if !s.DB.Single { // it ends with ctx, and no other change waits for it
+		return s.DB.Do(ctx, plan)
+	}
+	return s.DB.Await(ctx, &db.Op{Size: size, Account: a2a.AccountOf(t.Owner), Plan: plan})
 }
 
 // exchange writes an exchange to its conversation, whose row it has locked.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -87,7 +86,7 @@ func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
 		for i, r := range f.Roles {
 			roles[i] = r
 		}
-		w.And("role IN (?"+strings.Repeat(", ?", len(roles)-1)+")", roles...)
+		w.And("role IN ("+db.Marks(len(roles))+")", roles...)
 	}
 	w.And("owner <> ?", f.Except)
 	if f.Root != "" {
