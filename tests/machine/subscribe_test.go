@@ -100,6 +100,7 @@ func ways(t *testing.T, target rig.Target) map[string]rig.Client {
 	return map[string]rig.Client{"grpc": clients[0], "rest POST": clients[1], "rest GET": get, "jsonrpc": clients[2]}
 }
 
+// begun returns the id of a new task of the chatterbox, which works: what comes next waits for the test.
 func begun(t *testing.T, c rig.Client) string {
 	t.Helper()
 	req := rig.Text("chatterbox", "m", "x")
@@ -108,7 +109,16 @@ func begun(t *testing.T, c rig.Client) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.GetTask().GetId()
+	id := resp.GetTask().GetId()
+	for u, err := range c.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: id}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if max(u.GetTask().GetStatus().GetState(), u.GetStatusUpdate().GetStatus().GetState()) == a2av1.TaskState_TASK_STATE_WORKING {
+			break
+		}
+	}
+	return id
 }
 
 // TestA_07_SnapshotAndUpdates: whoever joins a task in the middle of a thousand
