@@ -82,7 +82,7 @@ type Config struct {
 	// public_url is set.
 	CardKeys []CardKey
 	// ExtendedCards returns the extended cards of an agent; a caller gets the first one
-	// that it may see. If it is nil, there are none. It must be safe for concurrent use.
+	// that it may see. If it is nil, agents have no extended cards. It must be safe for concurrent use.
 	ExtendedCards func(agentID string) []a2a.ExtendedCard
 	// NoReflection turns gRPC reflection off.
 	NoReflection bool

@@ -220,7 +220,7 @@ func (d *database) unread(root string) int {
 	return n
 }
 
-// write writes what a journal holds, as one change.
+// write writes what a journal holds, event by event.
 func (d *database) write(j *journal, events []*teamv1.Event) error {
 	root := j.claim.Root
 	to, held := j.Journal, d.held[root]

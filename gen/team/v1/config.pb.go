@@ -1360,7 +1360,7 @@ type ApproveTools struct {
 	// Roles whose holders may decide, callers of the task's account whose key has one of them; unset
 	// means the owner of the task.
 	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
-	// Time after which a call that nobody has decided about is rejected; 168h.
+	// Time after which a call is rejected if nobody has approved or rejected it; 168h.
 	Expires       *durationpb.Duration `protobuf:"bytes,4,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1433,7 +1433,7 @@ type ApproveMember struct {
 	// Roles whose holders may decide, callers of the task's account whose key has one of them; unset
 	// means the owner of the task.
 	Roles []string `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
-	// Time after which a delegation that nobody has decided about is rejected; 168h.
+	// Time after which a delegation is rejected if nobody has approved or rejected it; 168h.
 	Expires       *durationpb.Duration `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5135,8 +5135,8 @@ type ServerSettings struct {
 	DrainDelay *durationpb.Duration `protobuf:"bytes,48,opt,name=drain_delay,json=drainDelay,proto3" json:"drain_delay,omitempty"`
 	// How long requests may take to end after drain_delay, before their connections are closed; 20s.
 	ShutdownTimeout *durationpb.Duration `protobuf:"bytes,49,opt,name=shutdown_timeout,json=shutdownTimeout,proto3" json:"shutdown_timeout,omitempty"`
-	// What traces contain, and whose traces requests continue. Variables of the environment whose names begin
-	// with OTEL_ say where traces are sent; without them there are none.
+	// What traces contain, and whose traces requests continue. Environment variables whose names begin
+	// with OTEL_ say where traces are sent; without them no traces are recorded.
 	Tracing       *TracingSettings `protobuf:"bytes,50,opt,name=tracing,proto3" json:"tracing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -98,7 +98,7 @@ func copyAll(ctx context.Context, from, to *Store) (rows int64, err error) {
 
 // unused returns an error if another process may still be driving runs of the store.
 func (s *Store) unused(ctx context.Context) error {
-	alive, err := db.Value[int](ctx, s.db.Reader(), `SELECT count(*) FROM replica WHERE expires > $1`, s.db.Millis())
+	alive, err := s.Replicas(ctx)
 	if err != nil {
 		return err
 	}

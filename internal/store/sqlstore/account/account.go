@@ -21,7 +21,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// accountTopic is the topic of notifications that limits of accounts have changed, see catalogTopic.
+// accountTopic is the topic of notifications that limits of accounts have changed. It names no run.
 const accountTopic = "~account"
 
 // Tables are the tables of this package whose rows are copied with a store.

@@ -16,7 +16,7 @@ import (
 
 // Backup writes a copy of a SQLite store, as it is at one moment, to a file that does not exist, and checks the copy. A
 // server may use the store meanwhile. The copy gets its name when it is complete and synced. It is a store
-// itself: to restore it, copy it to a place where there is none.
+// itself: to restore it, copy it to a path at which no store exists.
 func Backup(ctx context.Context, store, file string) (err error) {
 	if !exists(store) {
 		return fmt.Errorf("the file %s does not exist; check the path", store)
@@ -77,8 +77,8 @@ func locked(ctx context.Context, file string) (bool, error) {
 	return false, err
 }
 
-// undisturbed calls read with whether nobody has opened the file of a store, and again if a server has begun to use the
-// file meanwhile: SQLite does not lock a file that it need not share.
+// undisturbed calls read. alone is true if no process has the store open: SQLite then reads the file without a lock. If a
+// server opens the file during such a read, undisturbed calls read again.
 func undisturbed(file string, read func(alone bool) error) error {
 	for {
 		alone := !exists(file + "-wal")
@@ -97,8 +97,8 @@ func undisturbed(file string, read func(alone bool) error) error {
 	}
 }
 
-// vacuumInto copies a store to a file that only its owner can read, in place of one that is there. alone says that nobody
-// has opened the store.
+// vacuumInto copies a store to a file that only its owner can read, and overwrites an existing file. alone means that no
+// process has the store open.
 func vacuumInto(ctx context.Context, store, made string, alone bool) (err error) {
 	db, err := openRead(ctx, store, alone)
 	if err != nil {
@@ -132,8 +132,8 @@ func checkBackup(ctx context.Context, made, store string) (err error) {
 	return err
 }
 
-// openRead opens the file of a store to read it. alone says that nobody has opened it: SQLite need not make files
-// beside it then.
+// openRead opens the file of a store to read it. alone means that no process has it open; then SQLite creates no
+// further files beside it.
 func openRead(ctx context.Context, file string, alone bool) (*sql.DB, error) {
 	options := "?mode=ro&_pragma=busy_timeout(5000)"
 	if alone {

@@ -44,7 +44,7 @@ var (
 	deleteOtherKeys = fmt.Sprintf(`DELETE FROM setting WHERE substr(name, 1, %d) = $1 AND name <> $2`, len(keySetting))
 )
 
-// setting reads a setting. The error is sql.ErrNoRows if there is none.
+// setting returns the value of a setting. The error is sql.ErrNoRows if the setting is not stored.
 func setting(ctx context.Context, q Querier, name string) (value []byte, err error) {
 	err = q.Scan(ctx, []any{&value}, selectSetting, name)
 	return value, err

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -36,28 +37,32 @@ type blobs map[string][]byte
 const selectBlob = `SELECT body FROM blob WHERE id = $1 AND hash = $2`
 
 // Split returns an encoded message without its large values of types bytes and string, and each of these values
-// once. If it has none, it returns body itself.
+// once: of those whose hash may accepts, or of all if it is nil. If there are none, it returns body itself.
 //
 // The result begins with splitRecord, the number of places, and for each place where a value was removed
 // the number of bytes before it that are not from a value, and the hash; the bytes that are left follow.
-func Split(m proto.Message, body []byte) (record []byte, extracted []Blob) {
+func Split(m proto.Message, body []byte, may func(hash []byte) bool) (record []byte, extracted []Blob) {
 	if len(body) < minBlobSize {
 		return body, nil
 	}
 	places := appendPlaces(nil, m.ProtoReflect().Descriptor(), body, 0)
+	for i := range places {
+		places[i].sum = sha256.Sum256(body[places[i].from:places[i].to])
+	}
+	if may != nil {
+		places = slices.DeleteFunc(places, func(p place) bool { return !may(p.sum[:]) })
+	}
 	if len(places) == 0 {
 		return body, nil
 	}
 	known := map[string]bool{}
 	head, left, from := binary.AppendUvarint([]byte{splitRecord}, uint64(len(places))), []byte(nil), 0
 	for _, p := range places {
-		value := body[p.from:p.to]
-		sum := sha256.Sum256(value)
-		if !known[string(sum[:])] {
-			known[string(sum[:])] = true
-			extracted = append(extracted, Blob{sum[:], value})
+		if !known[string(p.sum[:])] {
+			known[string(p.sum[:])] = true
+			extracted = append(extracted, Blob{p.sum[:], body[p.from:p.to]})
 		}
-		head = append(binary.AppendUvarint(head, uint64(p.from-from)), sum[:]...) //nolint:gosec // places are in order
+		head = append(binary.AppendUvarint(head, uint64(p.from-from)), p.sum[:]...) //nolint:gosec // places are in order
 		left = append(left, body[from:p.from]...)
 		from = p.to
 	}
@@ -65,7 +70,10 @@ func Split(m proto.Message, body []byte) (record []byte, extracted []Blob) {
 }
 
 // place is where a large value is in an encoded message.
-type place struct{ from, to int }
+type place struct {
+	from, to int
+	sum      [sha256.Size]byte
+}
 
 // appendPlaces appends the places of the large values in an encoded message, in order. The message begins
 // at offset at of the whole. It stops at bytes that it cannot parse.
@@ -86,7 +94,7 @@ func appendPlaces(to []place, d protoreflect.MessageDescriptor, body []byte, at 
 			case f.Message() != nil:
 				to = appendPlaces(to, f.Message(), value, at+start)
 			case (f.Kind() == protoreflect.BytesKind || f.Kind() == protoreflect.StringKind) && len(value) >= minBlobSize:
-				to = append(to, place{at + start, at + start + len(value)})
+				to = append(to, place{from: at + start, to: at + start + len(value)})
 			}
 		}
 		body, at = body[n+size:], at+n+size
@@ -96,10 +104,6 @@ func appendPlaces(to []place, d protoreflect.MessageDescriptor, body []byte, at 
 
 // errSplit means that a split record cannot be read.
 var errSplit = errors.New("the record is truncated or damaged")
-
-// Join returns the encoded message of a stored record; missing has the hashes of its blobs, without which it cannot be
-// read. The error is errSplit.
-func Join(record []byte) (body []byte, missing [][]byte, err error) { return join(record, nil) }
 
 // join returns the encoded message of a stored record. If blobs of it are missing from known, it returns
 // their hashes instead, some maybe more than once. The error is errSplit.

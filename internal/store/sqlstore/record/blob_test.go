@@ -29,7 +29,7 @@ func checkSplit(t *testing.T, ev *teamv1.Event) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, extracted := Split(ev, body)
+	record, extracted := Split(ev, body, nil)
 	known := blobs{}
 	for _, b := range extracted {
 		known[string(b.Hash)] = b.Value
@@ -73,7 +73,7 @@ func TestA_16_SplitSizes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if record, extracted := Split(ev, body); len(record) > 300 || len(extracted) != 1 {
+	if record, extracted := Split(ev, body, nil); len(record) > 300 || len(extracted) != 1 {
 		t.Errorf("an event with the same file three times is %d bytes and %d blobs", len(record), len(extracted))
 	}
 }
@@ -91,11 +91,19 @@ func TestA_16_SplitTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, extracted := Split(ev, body); len(extracted) != 1 || string(extracted[0].Value) != text {
+			if _, extracted := Split(ev, body, nil); len(extracted) != 1 || string(extracted[0].Value) != text {
 				t.Errorf("%d blobs, want the text", len(extracted))
 			}
 			checkSplit(t, ev)
 		})
+	}
+	result := &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Result: &teamv1.Ended_Reply{Reply: &a2av1.Message{Parts: parts}}}}}
+	body, err := proto.Marshal(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if record, extracted := Split(result, body, func([]byte) bool { return false }); !bytes.Equal(record, body) || len(extracted) > 0 {
+		t.Errorf("%d blobs were split off that may not be", len(extracted))
 	}
 	delta, err := Encode("r", &teamv1.Event{Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{Text: text}}})
 	if err != nil || len(delta.Blobs) > 0 {
@@ -122,7 +130,7 @@ func FuzzP17_Split(f *testing.F) {
 func FuzzP17_Join(f *testing.F) {
 	ev := eventWith(bytes.Repeat([]byte("ab"), minBlobSize))
 	body, _ := proto.Marshal(ev)
-	record, extracted := Split(ev, body)
+	record, extracted := Split(ev, body, nil)
 	f.Add(record)
 	f.Add(binary.AppendUvarint([]byte{splitRecord}, 1<<63))
 	known := blobs{string(extracted[0].Hash): extracted[0].Value}

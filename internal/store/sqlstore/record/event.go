@@ -57,7 +57,7 @@ func Encode(root string, ev *teamv1.Event) (Entry, error) {
 	if ev.GetDelta() != nil { // streamed text is deleted before its run
 		e.Body = body
 	} else {
-		e.Body, e.Blobs = Split(ev, body)
+		e.Body, e.Blobs = Split(ev, body, nil)
 	}
 	return e, nil
 }

@@ -51,7 +51,6 @@ const (
 	selectFence     = `SELECT epoch, seq, push, inputs FROM run WHERE id = $1`
 	deleteInbox     = `DELETE FROM inbox WHERE id = $1`
 	deleteQuestions = `DELETE FROM question WHERE id = $1`
-	putBlob         = `INSERT INTO blob (id, hash, body) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
 	updateSnapshot  = `UPDATE task SET snap_seq = $2, snap_sum = $3, snap = $4 WHERE id = $1`
 )
 
@@ -61,13 +60,18 @@ func (b *batch) ended() bool { return b.ending != nil }
 // size returns how many bytes the batch writes, as far as that is known.
 func (b *batch) size() (n int) {
 	for _, e := range slices.Concat(b.entries, b.tail) {
-		n += e.Size
+		n += len(e.Body) + sizeOf(e.Blobs)
 	}
 	if b.snap != nil {
-		n += len(b.snap.record)
-		for _, v := range b.snap.blobs {
-			n += len(v.Value)
-		}
+		n += len(b.snap.record) + sizeOf(b.snap.blobs)
+	}
+	return n
+}
+
+// sizeOf returns the size of blobs in bytes.
+func sizeOf(values []record.Blob) (n int) {
+	for _, v := range values {
+		n += len(v.Value)
 	}
 	return n
 }
@@ -285,7 +289,7 @@ func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 		return nil
 	}
 	b.after = listingOf(f)
-	snap, err := snapshotOf(j.root, b.hi, f.Task())
+	snap, err := snapshotOf(j.root, b.hi, f.Task(), nil)
 	if err != nil {
 		return err
 	}
@@ -376,26 +380,30 @@ type snapshotRow struct {
 	blobs  []record.Blob
 }
 
-// snapshotOf returns the stored form of a task as of a sequence number.
-func snapshotOf(root string, seq int64, task *a2av1.Task) (*snapshotRow, error) {
+// snapshotOf returns the stored form of a task as of a sequence number. may is as in record.Split.
+func snapshotOf(root string, seq int64, task *a2av1.Task, may func(hash []byte) bool) (*snapshotRow, error) {
 	body, err := proto.Marshal(task)
 	if err != nil {
 		return nil, fmt.Errorf("encode task %s: %w", root, err)
 	}
 	r := &snapshotRow{sum: db.SumOf(root, seq, "", body)}
-	r.record, r.blobs = record.Split(task, body)
+	r.record, r.blobs = record.Split(task, body, may)
 	return r, nil
 }
 
-// putSnapshot stores the task as of a sequence number.
-func putSnapshot(ctx context.Context, q db.Querier, root string, seq int64, task *a2av1.Task) error {
-	r, err := snapshotOf(root, seq, task)
+// putSnapshot stores the task as of a sequence number. Values that no event has as blobs stay in the record: the next
+// snapshot replaces it, and blobs live as long as their run.
+func (j *journal) putSnapshot(ctx context.Context, q db.Querier, seq int64, task *a2av1.Task) error {
+	r, err := snapshotOf(j.root, seq, task, j.isStored)
 	if err != nil {
 		return err
 	}
-	stmts := []db.Stmt{db.With(updateSnapshot, root, seq, r.sum, r.record)}
-	for _, v := range r.blobs {
-		stmts = append(stmts, db.With(putBlob, root, v.Hash, v.Value))
-	}
-	return db.Exec(ctx, q, stmts...)
+	return db.Exec(ctx, q, db.With(updateSnapshot, j.root, seq, r.sum, r.record))
+}
+
+// isStored reports whether this journal has recorded a blob.
+func (j *journal) isStored(hash []byte) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.stored[string(hash)]
 }

@@ -104,8 +104,13 @@ func (s *Counts) Servers(ctx context.Context) (int, error) {
 	if s.DB.Single {
 		return 1, nil
 	}
-	n, err := db.Value[int](ctx, s.DB.Reader(), countReplicas, s.DB.Millis())
+	n, err := s.Replicas(ctx)
 	return max(n, 1), err
+}
+
+// Replicas returns how many servers have registered with the database, and renew that.
+func (s *Counts) Replicas(ctx context.Context) (int, error) {
+	return db.Value[int](ctx, s.DB.Reader(), countReplicas, s.DB.Millis())
 }
 
 // StoredBytes implements account.Counts.

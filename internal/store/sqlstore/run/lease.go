@@ -364,7 +364,7 @@ func (j *journal) keep(ctx context.Context, q db.Querier) error {
 	}
 	task, seq := j.fold.Task(), j.durable
 	j.mu.Unlock()
-	return putSnapshot(ctx, q, j.root, seq, task)
+	return j.putSnapshot(ctx, q, seq, task)
 }
 
 // Release implements engine.Leases. It commits everything appended if that is possible.
