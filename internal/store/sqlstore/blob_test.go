@@ -3,6 +3,7 @@ package sqlstore_test
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,40 @@ func TestP15_DamagedBlob(t *testing.T) {
 				t.Errorf("an event without the blob: %v", err)
 			}
 			wantFiles(t, s, "good", file(64<<10, "cat").GetRaw(), 1)
+		})
+	}
+}
+
+// A task that waits several times, with a streamed text that grows, leaves no blobs.
+func TestA_16_ParkedTexts(t *testing.T) {
+	t.Parallel()
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, url(t), sqlstore.Config{})
+			create(t, s, "one")
+			const pieces = 3
+			for i := range pieces {
+				c := claim(t, s, "r")
+				piece := strings.Repeat(string(rune('a'+i)), 40<<10)
+				record(t, c, &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{ArtifactId: "x", Text: piece}}})
+				if err := s.Park(t.Context(), c, a2a.Park{Until: time.Now().Add(-time.Second)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := s.Count(t.Context(), t, "blob"); n != 0 {
+				t.Errorf("%d blobs are left of what the task was when it waited", n)
+			}
+			task, _, err := s.Task(t.Context(), key("one"))
+			if err != nil || len(task.GetArtifacts()) != 1 {
+				t.Fatalf("Task: %d artifacts, %v", len(task.GetArtifacts()), err)
+			}
+			size := 0
+			for _, p := range task.GetArtifacts()[0].GetParts() {
+				size += len(p.GetText())
+			}
+			if size != pieces*40<<10 {
+				t.Errorf("the artifact has %d bytes", size)
+			}
 		})
 	}
 }
