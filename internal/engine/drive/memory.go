@@ -15,8 +15,13 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// memoryTime is the timeout of reading from or writing to a conversation. A run works without it.
-const memoryTime = 5 * time.Second
+// The timeouts of reading from and writing to a conversation. A run works without what it cannot read, and reads it
+// again next time; an exchange that is not stored is lost. Runs that end at the same time in one context, with much to
+// store, wait for each other.
+const (
+	recallTime   = 5 * time.Second
+	rememberTime = 30 * time.Second
+)
 
 // maxWarnings is how many storage warnings are repeated in the end of the run.
 const maxWarnings = 20
@@ -89,7 +94,7 @@ func (m *memory) recall(path string) a2a.Recollection {
 	}
 	err := errUnread
 	if m.upTo != a2a.Unread {
-		ctx, cancel := context.WithTimeout(m.ctx, memoryTime)
+		ctx, cancel := context.WithTimeout(m.ctx, recallTime)
 		defer cancel()
 		r, err = m.from.Recall(ctx, m.thread, m.key(path), m.upTo)
 	}
@@ -204,7 +209,7 @@ func (d *drive) remember(ctx context.Context, e *teamv1.Ended) error {
 	if err := d.commit(ctx); err != nil { // fails if the run has another owner, which stores the same exchange
 		return err
 	}
-	saving, cancel := context.WithTimeout(ctx, memoryTime)
+	saving, cancel := context.WithTimeout(ctx, rememberTime)
 	defer cancel()
 	if err := d.Conversations.Remember(saving, d.memory.thread, ex); err != nil {
 		d.Log.Warn("cannot store an exchange in its conversation", zap.Error(err))
