@@ -7,14 +7,16 @@ import (
 
 	"github.com/agentteams/team-server/internal/cli"
 	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/settings"
 )
 
 // listenFlags holds the addresses to listen on.
 type listenFlags struct{ http, grpc string }
 
 func (f *listenFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.http, "http", "", "address of REST, JSON-RPC and cards; default "+serve.DefaultHTTP)
-	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC, or off; default "+serve.DefaultGRPC)
+	defaults := settings.WithDefaults(nil)
+	c.Flags().StringVar(&f.http, "http", "", "address of REST, JSON-RPC and cards; default "+defaults.GetHttp())
+	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC, or off; default "+defaults.GetGrpc())
 }
 
 const storeHelp = "URL of the task store: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE"

@@ -36,8 +36,7 @@ type Issuer struct {
 	JWKSURL string
 	// CAFile has certificate authorities to trust for these addresses in addition to the system's.
 	CAFile string
-	// Leeway is by how much clocks may differ, at most a minute; 0 means 30 s, and a negative value
-	// none.
+	// Leeway is by how much clocks may differ, at most a minute.
 	Leeway time.Duration
 	// Account is the account of callers if AccountClaim is ""; "" means "default".
 	Account string
@@ -58,13 +57,10 @@ func IssuersOf(c *teamv1.AuthConfig) (all []Issuer) {
 		one := Issuer{
 			Name: i.GetName(), URL: i.GetIssuer(), Audiences: i.GetAudiences(), Algorithms: i.GetAlgorithms(), JWKSURL: i.GetJwksUrl(), CAFile: i.GetCa(),
 			Account: i.GetAccount(), AccountClaim: i.GetClaims().GetAccount(), PrincipalClaim: i.GetClaims().GetPrincipal(),
-			RolesClaim: i.GetClaims().GetRoles(), PermissionsClaim: i.GetClaims().GetPermissions(), Permissions: permissionsOf(i.GetPermissions()),
+			Leeway: i.GetLeeway().AsDuration(), RolesClaim: i.GetClaims().GetRoles(), PermissionsClaim: i.GetClaims().GetPermissions(), Permissions: permissionsOf(i.GetPermissions()),
 		}
 		if p := i.GetPage(); p != nil {
 			one.Page = &PageClient{ClientID: p.GetClientId(), Scopes: p.GetScopes(), Audience: p.GetAudience(), Resource: p.GetResource()}
-		}
-		if i.Leeway != nil {
-			one.Leeway = cmp.Or(i.GetLeeway().AsDuration(), -1) // 0 would be the default
 		}
 		all = append(all, one)
 	}
@@ -77,8 +73,7 @@ func Algorithms() []string {
 }
 
 const (
-	maxLeeway     = time.Minute
-	defaultLeeway = 30 * time.Second
+	maxLeeway = time.Minute
 	// maxPrincipal is the maximum length of a principal.
 	maxPrincipal = 512
 )
@@ -93,7 +88,6 @@ func (i *Issuer) complete() error {
 	i.PrincipalClaim = cmp.Or(i.PrincipalClaim, "sub")
 	i.Account = cmp.Or(i.Account, "default")
 	i.Permissions = cmp.Or(i.Permissions, a2a.DefaultPermissions)
-	i.Leeway = max(cmp.Or(i.Leeway, defaultLeeway), 0)
 	at := slices.IndexFunc(i.Algorithms, func(alg string) bool { return !slices.Contains(Algorithms(), alg) })
 	switch {
 	case !validIssuer.MatchString(i.Name):

@@ -17,6 +17,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/otlp"
 	"github.com/agentteams/team-server/internal/serve"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
 )
 
@@ -43,7 +44,8 @@ func (f *DevFlags) url() (string, error) {
 
 // checkAddresses returns a usage error for an invalid address. "" is valid and means the default.
 func checkAddresses(ctx context.Context, http, grpc string) error {
-	for _, f := range []struct{ flag, address, example string }{{"http", http, serve.DefaultHTTP}, {"grpc", grpc, serve.DefaultGRPC}} {
+	defaults := settings.WithDefaults(nil)
+	for _, f := range []struct{ flag, address, example string }{{"http", http, defaults.GetHttp()}, {"grpc", grpc, defaults.GetGrpc()}} {
 		if f.flag == "grpc" && f.address == serve.Off {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // plan is what the definition of a team says about its work: its members, and the steps of
@@ -36,12 +37,6 @@ type planned struct {
 	after            bool // it depends on another step
 	timeout          time.Duration
 }
-
-// Default timeouts of a run and of a member's step.
-const (
-	defaultTimeout = 300 * time.Second
-	defaultPerTask = 60 * time.Second
-)
 
 // planOf returns the plan of a definition. If def is nil, or has neither members nor a
 // workflow, the definition is unknown and the plan contains only the team.
@@ -108,13 +103,13 @@ func (p plan) bound(most time.Duration) time.Duration {
 	if most > 0 && (limit == 0 || most < limit) {
 		limit = most
 	}
-	limit = cmp.Or(limit, defaultTimeout)
+	limit = cmp.Or(limit, team.DefaultTimeout)
 	if len(p.steps) == 0 {
 		return limit
 	}
 	var sum time.Duration
 	for _, s := range p.steps {
-		sum += cmp.Or(s.timeout, p.member(s.member).timeout, p.perTask, defaultPerTask)
+		sum += cmp.Or(s.timeout, p.member(s.member).timeout, p.perTask, team.DefaultMemberTimeout)
 	}
 	return min(sum, limit)
 }

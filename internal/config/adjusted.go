@@ -2,11 +2,11 @@ package config
 
 import (
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // Adjustment describes a limit whose effective value differs from the configured one, because
@@ -20,9 +20,6 @@ type Adjustment struct {
 	// Because is the path of the smaller limit, or says that the limit is a default.
 	Because string `json:"because"`
 }
-
-// defaultTimeout applies to a team that sets no timeout.
-const defaultTimeout = 300 * time.Second
 
 // Adjusted returns the limits that a smaller limit overrides, ordered by team id.
 func (c *Config) Adjusted() []Adjustment {
@@ -40,7 +37,7 @@ func (c *Config) AdjustedOf(id string) []Adjustment {
 
 // adjusted returns the member timeouts that are longer than the timeout of their team.
 func adjusted(path string, t *teamv1.TeamConfig) []Adjustment {
-	most, because := defaultTimeout, "the default of "+path+".limits.timeout"
+	most, because := team.DefaultTimeout, "the default of "+path+".limits.timeout"
 	if d := t.GetLimits().GetTimeout(); d.AsDuration() > 0 {
 		most, because = d.AsDuration(), path+".limits.timeout"
 	}

@@ -14,11 +14,14 @@ import (
 // which connections may lead whose address callers or cards have named.
 func (c *Config) EgressAllow() []string {
 	allow := c.Server.GetServer().GetEgress().GetAllow()
-	if c.loader.Loopback {
+	if c.Loopback() {
 		return append(egress.Loopback(), allow...)
 	}
 	return allow
 }
+
+// Loopback reports whether the loader lets additions name addresses of this machine.
+func (c *Config) Loopback() bool { return c.loader.Loopback }
 
 // AddressInFile reports whether the address of a remote agent stands in the configuration file, rather
 // than in an addition.

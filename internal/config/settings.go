@@ -14,9 +14,6 @@ func (c *Config) Settings() *teamv1.ServerSettings {
 	s := &teamv1.ServerSettings{}
 	proto.Merge(s, c.Server.GetServer())
 	s.Store, s.StoreListen, s.Encryption, s.DefaultAgent = "", "", nil, c.DefaultAgent()
-	if allow := c.EgressAllow(); len(allow) > 0 {
-		s.Egress = &teamv1.EgressSettings{Allow: allow}
-	}
 	if t := s.GetTls(); t != nil {
 		t.Cert, t.Key, t.ClientCa = c.optionalPath(t.GetCert()), c.optionalPath(t.GetKey()), c.optionalPath(t.GetClientCa())
 	}

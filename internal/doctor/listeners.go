@@ -23,19 +23,20 @@ import (
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/serve"
 	bindings "github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 )
 
 // addresses checks that a server may listen on its addresses, and that they are free, or that a team-server listens
 // there.
 func (r *run) addresses() (jobs []job) {
-	s := r.Definition.Server.GetServer()
+	s := settings.WithDefaults(r.Definition.Server.GetServer())
 	add := func(name, flag, address string, ours probe) {
 		if address != "" && address != serve.Off {
 			jobs = append(jobs, job{name, func(ctx context.Context) []Check { return r.address(ctx, name, flag, address, ours) }})
 		}
 	}
-	add("address http", "http", cmp.Or(r.HTTP, s.GetHttp(), serve.DefaultHTTP), answersHTTP)
-	add("address grpc", "grpc", cmp.Or(r.GRPC, s.GetGrpc(), serve.DefaultGRPC), answersGRPC)
+	add("address http", "http", cmp.Or(r.HTTP, s.GetHttp()), answersHTTP)
+	add("address grpc", "grpc", cmp.Or(r.GRPC, s.GetGrpc()), answersGRPC)
 	add("address metrics", "metrics", s.GetMetrics(), answersMetrics)
 	return jobs
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
 	"github.com/agentteams/team-server/pkg/model"
@@ -22,7 +23,7 @@ const otherUsers = runtime.GOOS != "windows"
 
 // issuers checks that the keys of the issuers of tokens can be read.
 func (r *run) issuers() (jobs []job) {
-	for _, i := range auth.IssuersOf(r.Definition.Settings().GetAuth()) {
+	for _, i := range auth.IssuersOf(settings.WithDefaults(r.Definition.Settings()).GetAuth()) {
 		name := "issuer " + i.Name
 		jobs = append(jobs, job{name, func(ctx context.Context) []Check {
 			n, err := auth.CheckIssuer(ctx, i)

@@ -15,6 +15,7 @@ import (
 	"github.com/agentteams/team-server/examples/demo"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -59,9 +60,9 @@ func (d *Dev) load() (*config.Config, error) {
 
 // check returns why dev does not listen on the addresses of a file and the flags.
 func (d *Dev) check(def *config.Config) (faults config.Faults) {
-	s := def.Server.GetServer()
-	http, grpc := choose("http", d.HTTP, s.GetHttp(), DefaultHTTP), choose("grpc", d.GRPC, s.GetGrpc(), DefaultGRPC)
-	metrics := choose("metrics", "", s.GetMetrics(), Off)
+	s := settings.WithDefaults(def.Server.GetServer())
+	http, grpc := choose("http", d.HTTP, s.GetHttp()), choose("grpc", d.GRPC, s.GetGrpc())
+	metrics := choose("metrics", "", cmp.Or(s.GetMetrics(), Off))
 	for _, of := range []setting{http, grpc, metrics} {
 		if of.value != Off && !Loopback(of.value) {
 			faults = append(faults, of.fault(def, fmt.Errorf("dev listens on loopback only, not on %s; write 127.0.0.1:0, or use team-server serve", of.value)))
@@ -99,16 +100,17 @@ func (d *Dev) Start(ctx context.Context) (*Running, error) {
 	return startServer(ctx, def, resources{l, kept, measure, notForDev, d.Level}, server.Config{Log: d.Log})
 }
 
-func (d *Dev) listeners(ctx context.Context, settings *teamv1.ServerSettings) (server.Listeners, error) {
-	h, err := d.listen(ctx, "http", cmp.Or(d.HTTP, settings.GetHttp()), DefaultHTTP)
+func (d *Dev) listeners(ctx context.Context, file *teamv1.ServerSettings) (server.Listeners, error) {
+	defaults := settings.WithDefaults(nil)
+	h, err := d.listen(ctx, "http", cmp.Or(d.HTTP, file.GetHttp()), defaults.GetHttp())
 	if err != nil {
 		return server.Listeners{}, err
 	}
-	grpc := cmp.Or(d.GRPC, settings.GetGrpc())
+	grpc := cmp.Or(d.GRPC, file.GetGrpc())
 	if grpc == Off {
 		return server.Listeners{HTTP: h}, nil
 	}
-	g, err := d.listen(ctx, "grpc", grpc, DefaultGRPC)
+	g, err := d.listen(ctx, "grpc", grpc, defaults.GetGrpc())
 	if err != nil {
 		return server.Listeners{}, errors.Join(err, h.Close())
 	}

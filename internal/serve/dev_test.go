@@ -393,3 +393,24 @@ func TestDevNamesWhatItUses(t *testing.T) {
 		t.Errorf("says %q, want %q", says, want)
 	}
 }
+
+// TestDevServesTheLongestEgressList has dev, which also allows the addresses of this machine, serve a file with as many
+// entries of egress.allow as a file may have.
+func TestDevServesTheLongestEgressList(t *testing.T) {
+	t.Parallel()
+	var file strings.Builder
+	fmt.Fprintf(&file, parrot+"server:\n  egress:\n    allow:\n", "one")
+	for i := range 256 {
+		fmt.Fprintf(&file, "    - 10.0.0.%d\n", i)
+	}
+	path := filepath.Join(t.TempDir(), "team.yaml")
+	put(t, path, file.String())
+	d := &Dev{Path: path, HTTP: "127.0.0.1:0", GRPC: Off, Log: zap.NewNop(), Say: t.Logf}
+	r, err := d.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -12,12 +12,6 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
-// Default addresses, those of the settings http and grpc.
-const (
-	DefaultHTTP = "127.0.0.1:8080"
-	DefaultGRPC = "127.0.0.1:50051"
-)
-
 // Off as the gRPC address disables gRPC.
 const Off = "off"
 

@@ -137,7 +137,7 @@ func faultsOf(err error) []string {
 
 // apply serves a file in place of the one before: all of it, or nothing if the error is not nil.
 func (r *Running) apply(ctx context.Context, file, before *config.Config) error {
-	apply, err := r.server.Prepare(server.Config{Settings: settingsOf(file, r.without)})
+	apply, err := r.server.Prepare(server.Config{Settings: settingsOf(file, r.without), Loopback: file.Loopback()})
 	if err != nil {
 		return err
 	}

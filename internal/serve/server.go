@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/internal/metrics"
 	bindings "github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/pkg/server"
@@ -63,7 +64,8 @@ func (r *Running) Stop() error {
 // startServer builds the agents of a configuration and serves them until ctx ends. Then it closes what was opened, also if it
 // fails.
 func startServer(ctx context.Context, file *config.Config, o resources, c server.Config) (*Running, error) {
-	c.Settings, c.Listeners, c.Store, c.Version, c.Meter = settingsOf(file, o.without), o.listeners, o.store, Version(), o.telemetry.meter()
+	c.Settings, c.Loopback = settingsOf(file, o.without), file.Loopback()
+	c.Listeners, c.Store, c.Version, c.Meter = o.listeners, o.store, Version(), o.telemetry.meter()
 	teams, err := manage.New(manage.Config{
 		Store: o.store, Definitions: o.store, Boards: o.store, File: file, Open: !auth.Authenticates(c.Settings.GetAuth()), Clock: o.store.Now, Log: c.Log.Named("agents"),
 	})
@@ -135,8 +137,8 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	if faults := Check(def, c); len(faults) > 0 {
 		return nil, faults
 	}
-	file := def.Server.GetServer()
-	http, grpc := cmp.Or(c.HTTP, file.GetHttp(), DefaultHTTP), cmp.Or(c.GRPC, file.GetGrpc(), DefaultGRPC)
+	file := settings.WithDefaults(def.Server.GetServer())
+	http, grpc := cmp.Or(c.HTTP, file.GetHttp()), cmp.Or(c.GRPC, file.GetGrpc())
 	setLevel(c.Level, def)
 	url := cmp.Or(c.Store, def.StoreURL(), store.MemoryURL)
 	if own := def.StoreURL(); own != "" && own != url {
@@ -189,25 +191,25 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 // Check returns why Start would refuse a file, as far as that is known without starting a server: addresses
 // beyond loopback without authentication or TLS, equal addresses, and URLs of stores.
 func Check(def *config.Config, c Config) (faults config.Faults) {
-	s := def.Server.GetServer()
+	s := settings.WithDefaults(def.Server.GetServer())
 	add := func(of setting, err error) {
 		if err != nil {
 			faults = append(faults, of.fault(def, err))
 		}
 	}
-	http, grpc := choose("http", c.HTTP, s.GetHttp(), DefaultHTTP), choose("grpc", c.GRPC, s.GetGrpc(), DefaultGRPC)
-	metrics := choose("metrics", "", s.GetMetrics(), "")
+	http, grpc := choose("http", c.HTTP, s.GetHttp()), choose("grpc", c.GRPC, s.GetGrpc())
+	metrics := choose("metrics", "", s.GetMetrics())
 	add(http, checkAddress(def, http.value))
 	add(grpc, checkAddress(def, grpc.value))
 	for _, c := range collisions(http, grpc, metrics) {
 		add(c.of, c)
 	}
-	url := choose("store", c.Store, def.StoreURL(), store.MemoryURL)
+	url := choose("store", c.Store, cmp.Or(def.StoreURL(), store.MemoryURL))
 	if url.value != store.MemoryURL {
 		add(url, db.CheckURL(url.value))
 	}
 	if listen := def.StoreListen().Reveal(); listen != "" && url.value == def.StoreURL() {
-		add(choose("store_listen", "", listen, ""), db.CheckURL(listen))
+		add(choose("store_listen", "", listen), db.CheckURL(listen))
 	}
 	add(metrics, checkMetrics(s))
 	return faults
@@ -216,12 +218,12 @@ func Check(def *config.Config, c Config) (faults config.Faults) {
 // setting is a value of the configuration and where it is from: a key of the file, or a flag that replaces it.
 type setting struct{ key, value string }
 
-// choose returns the value of a flag, or if that is "" the value of the file or the default.
-func choose(name, flag, file, byDefault string) setting {
+// choose returns the value of a flag, or if that is "" the value of the file.
+func choose(name, flag, file string) setting {
 	if flag != "" {
 		return setting{"--" + name, flag}
 	}
-	return setting{"server." + name, cmp.Or(file, byDefault)}
+	return setting{"server." + name, file}
 }
 
 // fault returns the fault of a setting.

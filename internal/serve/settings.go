@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"slices"
 
 	"go.uber.org/zap"
@@ -46,7 +45,7 @@ func setLevel(level *zap.AtomicLevel, file *config.Config) {
 	if level == nil {
 		return
 	}
-	to, err := zapcore.ParseLevel(cmp.Or(file.Server.GetServer().GetLog().GetLevel(), "info"))
+	to, err := zapcore.ParseLevel(settings.WithDefaults(file.Server.GetServer()).GetLog().GetLevel())
 	if err == nil { // the file was checked
 		level.SetLevel(to)
 	}

@@ -53,7 +53,7 @@ type Live = atomic.Pointer[Snapshot]
 
 // Of returns a Live with settings that are not checked, and defaults for those that are not set.
 func Of(s *teamv1.ServerSettings) *Live {
-	l, now := &Live{}, &Snapshot{ServerSettings: withDefaults(s)}
+	l, now := &Live{}, &Snapshot{ServerSettings: WithDefaults(s)}
 	now.Proxies, _ = prefixes(now.GetTrustedProxies())
 	now.BaseURL = now.GetPublicUrl()
 	l.Store(now)
@@ -61,12 +61,13 @@ func Of(s *teamv1.ServerSettings) *Live {
 }
 
 // New returns a snapshot of settings, with defaults for those that are not set. baseURL and address are those of the
-// listeners, "" without one. The error names the setting that is not valid.
-func New(s *teamv1.ServerSettings, baseURL, address string) (*Snapshot, error) {
+// listeners, "" without one; allow are addresses to which connections may lead in addition to those of egress.allow. The
+// error names the setting that is not valid.
+func New(s *teamv1.ServerSettings, baseURL, address string, allow ...string) (*Snapshot, error) {
 	if err := check(s); err != nil {
 		return nil, err
 	}
-	now := &Snapshot{ServerSettings: withDefaults(s), Address: address}
+	now := &Snapshot{ServerSettings: WithDefaults(s), Address: address}
 	if address != "" { // public_grpc has no effect without a listener
 		now.Address = cmp.Or(s.GetPublicGrpc(), address)
 	}
@@ -75,7 +76,7 @@ func New(s *teamv1.ServerSettings, baseURL, address string) (*Snapshot, error) {
 	if now.Proxies, err = prefixes(s.GetTrustedProxies()); err != nil {
 		return nil, fmt.Errorf("trusted_proxies: %w", err)
 	}
-	if now.Guard, err = egress.NewGuard(s.GetEgress().GetAllow()...); err != nil {
+	if now.Guard, err = egress.NewGuard(append(allow, s.GetEgress().GetAllow()...)...); err != nil {
 		return nil, fmt.Errorf("egress.allow: %w", err)
 	}
 	return now, nil
@@ -112,8 +113,8 @@ func prefixes(list []string) (all []netip.Prefix, err error) {
 	return all, err
 }
 
-// withDefaults returns a copy of settings with the defaults of those that are not set.
-func withDefaults(s *teamv1.ServerSettings) *teamv1.ServerSettings {
+// WithDefaults returns a copy of settings with the defaults of those that are not set.
+func WithDefaults(s *teamv1.ServerSettings) *teamv1.ServerSettings {
 	all := &teamv1.ServerSettings{}
 	proto.Merge(all, s)
 	fill(all.ProtoReflect())

@@ -74,6 +74,9 @@ type Config struct {
 	// only. Names of files are relative to the working directory. store, store_listen, encryption, metrics, log.level and
 	// log.format have no effect: they are Store, StoreConfig, Meter and Log here.
 	Settings *teamv1.ServerSettings
+	// Loopback lets webhooks, and agents that are made over the API, be on this machine, as if egress.allow of Settings
+	// listed its addresses.
+	Loopback bool
 	// Listeners are existing listeners to use instead of the addresses in Settings. New closes them if
 	// it fails.
 	Listeners Listeners

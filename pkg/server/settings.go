@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/cardsign"
+	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/settings"
 )
@@ -17,7 +18,7 @@ import (
 // their caller the right to call. If the error is not nil, nothing has changed. Reloads at the same time are applied one
 // after the other.
 //
-// Of c, only Settings and CardKeys count. Settings that take effect when a server starts, which docs/configuration.md
+// Of c, only Settings, Loopback and CardKeys count. Settings that take effect when a server starts, which docs/configuration.md
 // lists, stay as they are. Whether there are any API keys, clients with certificates or issuers cannot change either; that
 // is an error.
 func (s *TeamServer) Reload(c Config) error {
@@ -54,7 +55,11 @@ func (s *TeamServer) Prepare(c Config) (apply func(), err error) {
 // snapshot returns what is in effect with the settings of c. at are the addresses of the listeners. The error says what is
 // wrong with the settings.
 func (c *Config) snapshot(at Addrs) (*settings.Snapshot, error) {
-	now, err := settings.New(c.Settings, at.URL, at.GRPC)
+	var allow []string
+	if c.Loopback {
+		allow = egress.Loopback()
+	}
+	now, err := settings.New(c.Settings, at.URL, at.GRPC, allow...)
 	if err != nil {
 		return nil, fmt.Errorf("server.Config.Settings: %w", err)
 	}

@@ -17,9 +17,10 @@ type limits struct {
 	retry                           step.Retry
 }
 
+// Defaults of the timeouts of a run of a team, and of a step of a member.
 const (
-	defaultTimeout       = 300 * time.Second
-	defaultMemberTimeout = 60 * time.Second
+	DefaultTimeout       = 300 * time.Second
+	DefaultMemberTimeout = 60 * time.Second
 )
 
 // NameOfLimit returns the name of a limit for errors. It says that the limit is a default unless the configuration sets it.
@@ -34,7 +35,7 @@ func NameOfLimit(name string, set bool) string {
 func effective(l *teamv1.Limits) limits {
 	e := limits{
 		maxSteps: 100, maxParallel: 3, maxDepth: agent.MaxDepth,
-		timeout: defaultTimeout, memberTimeout: defaultMemberTimeout,
+		timeout: DefaultTimeout, memberTimeout: DefaultMemberTimeout,
 		retry: step.Retry{Attempts: 3, Backoff: time.Second},
 	}
 	set(&e.maxSteps, l.GetMaxSteps())

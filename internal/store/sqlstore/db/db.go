@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/secret"
 )
@@ -24,8 +25,6 @@ import (
 const (
 	// DefaultLease is how long a replica keeps its runs after its last heartbeat.
 	DefaultLease = 15 * time.Second
-	// DefaultRetention is how long finished runs are kept.
-	DefaultRetention = 7 * 24 * time.Hour
 	// DefaultMaxEnded is how many ended runs a store in memory keeps.
 	DefaultMaxEnded = 10_000
 )
@@ -36,7 +35,7 @@ type Config struct {
 	Clock func() time.Time
 	// Lease is how long a replica keeps its runs after its last heartbeat; 0 means DefaultLease.
 	Lease time.Duration
-	// Retention is how long finished runs are kept; 0 means DefaultRetention.
+	// Retention is how long finished runs are kept; 0 means that of the settings.
 	Retention time.Duration
 	// MaxEnded is about how many ended runs are kept at most, of all owners together; those that ended first are
 	// deleted first. Four times as many entries of conversations are kept, and 100,000 audit records of an account.
@@ -91,7 +90,7 @@ func CheckURL(url string) error {
 // say what to do, for example about a file that another process has open, a database that cannot be
 // reached or is not durable, or a schema of a later version.
 func Open(ctx context.Context, url string, c Config) (*DB, error) {
-	c.Lease, c.Retention = cmp.Or(c.Lease, DefaultLease), cmp.Or(c.Retention, DefaultRetention)
+	c.Lease, c.Retention = cmp.Or(c.Lease, DefaultLease), cmp.Or(c.Retention, settings.WithDefaults(nil).GetRetention().AsDuration())
 	c.Keep.Conversations = cmp.Or(c.Keep.Conversations, c.Retention)
 	c.Log = cmp.Or(c.Log, zap.NewNop())
 	d := &DB{Config: c, clock: clock{fixed: c.Clock}}
