@@ -115,9 +115,9 @@ func refusals(h *house) []refusal {
 		refusal{reason: "INTERNAL", how: "a fault that nobody thought of", rpcs: stored, about: working,
 			while: func(h *house) func() { return h.store.falls(errSecret) }},
 		refusal{reason: "TIMEOUT_EXCEEDED", how: "the store hangs", rpcs: stored, by: "in a hurry", untold: true, about: working, while: (*house).hanging},
-		refusal{reason: "WAIT_TIMEOUT", how: "the agent works on", rpcs: sends, by: "in a hurry", untold: true, but: "SendMessage at once", about: about{tenant: "works"}},
-		refusal{reason: "WAIT_TIMEOUT", how: "the task works on", rpcs: []string{"SubscribeToTask"}, by: "in a hurry", untold: true, about: working},
-		refusal{reason: "WAIT_TIMEOUT", how: "the agent does not heed it", rpcs: []string{"CancelTask"}, by: "in a hurry", untold: true, about: about{task: h.id("deaf")}},
+		refusal{reason: "WAIT_TIMEOUT", how: "the agent works on", rpcs: sends, by: "in less of a hurry", untold: true, but: "SendMessage at once", about: about{tenant: "works"}},
+		refusal{reason: "WAIT_TIMEOUT", how: "the task works on", rpcs: []string{"SubscribeToTask"}, by: "in less of a hurry", untold: true, about: working},
+		refusal{reason: "WAIT_TIMEOUT", how: "the agent does not heed it", rpcs: []string{"CancelTask"}, by: "in less of a hurry", untold: true, about: about{task: h.id("deaf")}},
 	)
 	return list
 }

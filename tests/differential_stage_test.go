@@ -214,6 +214,7 @@ func newHouse(t *testing.T) *house {
 	with("a bad depth", ann, headers("team-path", "deep"))
 	with("a bad cursor", ann, headers("last-event-id", "x"))
 	with("in a hurry", ann, func(t *rig.Target) { t.Patience = 100 * time.Millisecond })
+	with("in less of a hurry", ann, func(t *rig.Target) { t.Patience = 500 * time.Millisecond }) // a busy machine gets to the wait
 	other := func(change func(*server.Config)) rig.Target {
 		c := base
 		c.Store, c.Settings = nil, proto.CloneOf(base.Settings)

@@ -88,14 +88,12 @@ func echoes(t *testing.T, targets []rig.Target, n int) {
 // TestP11_SlowTasksOfOneAccount has one account begin more slow tasks than there are slots. The tasks of
 // another account are answered, and those of the first end when they can.
 func TestP11_SlowTasksOfOneAccount(t *testing.T) {
-	for name, place := range map[string]func(testing.TB) rig.Place{"memory": rig.Memory, "sqlite": rig.SQLite, "postgres": rig.PostgreSQL} {
-		t.Run(name, func(t *testing.T) {
-			targets, release := flooded(t, place(t), 1)
-			echoes(t, targets, 5)
-			release()
-			completed(t, targets[0], 300)
-		})
-	}
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		targets, release := flooded(t, at, 1)
+		echoes(t, targets, 5)
+		release()
+		completed(t, targets[0], 300)
+	})
 }
 
 // TestP11_SlowTasksOnThreeReplicas does the same on replicas that share a store.

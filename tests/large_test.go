@@ -15,6 +15,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/nesting"
+	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -222,7 +223,7 @@ func TestA_02_LargeMetadataIsReadable(t *testing.T) {
 		return reply, nil
 	}})
 	target := rig.Serve(t, server.Config{Agents: m})
-	for _, c := range rig.Clients(t, target) {
+	for _, c := range sample.Of(t, rig.Clients(t, target)) {
 		resp, err := c.Send(t.Context(), rig.Text("big", "m"+c.Binding(), "go"))
 		if err != nil {
 			t.Fatal(err)

@@ -218,7 +218,10 @@ func latency(t *testing.T, targets []rig.Target, name string, d time.Duration) t
 // fails, a model or an agent. However many levels there are, the upstream gets no more retries than the budget of one
 // account allows.
 func TestP22_RetriesThroughThreeLevels(t *testing.T) {
-	const calls = 300
+	calls := 120
+	if sample.All() {
+		calls = 300
+	}
 	for name, opens := range map[string]int{"with the breaker": 0, "without it": 1_000_000} {
 		guard := func() *upstream.Guard { return upstream.New(upstream.Config{Calls: opens}) }
 		t.Run("a model "+name, func(t *testing.T) {

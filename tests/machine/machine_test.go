@@ -31,7 +31,7 @@ var sequences = map[string]int{"memory": 60, "sqlite": 15, "postgres": 10}
 const least = 30
 
 // patience is how long anything takes at most.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // TestP7_StateMachine: whatever is asked, in whatever order, over whatever
 // binding, every task is what the model says.

@@ -232,7 +232,9 @@ func (w *world) settle(ctx context.Context, t *task) (*a2av1.Task, error) {
 			return got, err
 		}
 	}
-	if got, diff, err = w.compare(ctx, t); err == nil && diff != "" {
+	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // says what it waited for
+	defer cancel()
+	if got, diff, err = w.compare(again, t); err == nil && diff != "" {
 		err = fmt.Errorf("%v (-want +got):\n%s", t, diff)
 	}
 	return got, err
