@@ -261,7 +261,7 @@ func (a *speaker) converse(t *testing.T, n, hearers int, heard <-chan struct{}) 
 // TestP10_StalledReaders has readers stop in the middle of a stream, beside
 // others that read on.
 func TestP10_StalledReaders(t *testing.T) {
-	stall(t, crowd{stalled: 50 / sample.Stride(), lively: 20 / sample.Stride(), events: 150, size: 8192, limit: 2 * time.Second})
+	stall(t, crowd{stalled: 50, lively: 20 / sample.Stride(), events: 150, size: 8192, limit: 2 * time.Second})
 }
 
 // TestA_08_ThousandSubscribers has 1,000 streams of one task, of which 100 are
