@@ -435,7 +435,7 @@ func keys(m protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool)
 func sources(t *testing.T) string {
 	t.Helper()
 	all := read(t, "proto/team/v1/config.proto")
-	for _, dir := range []string{"internal/account", "internal/config", "pkg/team", "pkg/team/*"} {
+	for _, dir := range []string{"internal/account", "internal/auth", "internal/config", "internal/config/*", "pkg/team", "pkg/team/*"} {
 		found, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no sources in %s: %v", dir, err)

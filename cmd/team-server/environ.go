@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentteams/team-server/internal/cli"
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 // fromEnvironment are the flags that variables set: those that mean the same in each command that has them.
@@ -73,7 +73,7 @@ func instead(root *cobra.Command, name string, read []string) string {
 	if flag := flagOf(root, name); flag != "" {
 		return "give --" + flag + " to the command"
 	}
-	return config.Suggest(name, read)
+	return source.Suggest(name, read)
 }
 
 // flagOf returns the flag of any command that has the name of a variable; "" if none has.

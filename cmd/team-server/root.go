@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/cli"
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 func newRoot(s *cli.Shell) *cobra.Command {
@@ -110,7 +110,7 @@ func unknownCommand(root *cobra.Command, name string) string {
 			known = append(known, c.Name())
 		}
 	}
-	switch hint := config.Suggest(name, known); {
+	switch hint := source.Suggest(name, known); {
 	case meant[name] != "":
 		return text + "; did you mean " + strconv.Quote(meant[name]) + "?"
 	case hint != "":

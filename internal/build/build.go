@@ -17,6 +17,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -312,11 +313,11 @@ func (b *builder) tls(t *teamv1.TlsConfig) (*tls.Config, error) {
 func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	c := team.Config{
 		ID: id, Name: t.GetName(), Description: t.GetDescription(), InputModes: t.GetInputModes(), OutputModes: t.GetOutputModes(),
-		Members: config.Members(t), Registry: staff{b.Registry, b.Definition, b.Current},
-		Mode: config.Mode(t), Limits: t.GetLimits(), AllowEmpty: t.GetAllowEmpty(), ToolMemory: toolMemory(t.GetConversation()), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
+		Members: modes.Members(t), Registry: staff{b.Registry, b.Definition, b.Current},
+		Mode: modes.Name(t), Limits: t.GetLimits(), AllowEmpty: t.GetAllowEmpty(), ToolMemory: toolMemory(t.GetConversation()), Memory: t.Memory == nil || t.GetMemory(), Revision: b.Revisions[id], Upstreams: b.Upstreams, Log: b.Log,
 	}
 	if t.GetBoard() && b.Boards != nil {
-		key, members := agent.KeyOf(b.Definition.AccountOf(id), id), config.MemberIDs(t)
+		key, members := agent.KeyOf(b.Definition.AccountOf(id), id), modes.MemberIDs(t)
 		c.MemberTools = func(self string) agent.ToolSet { return board.NewTools(b.Boards, key, members, self) }
 	}
 	var err error
@@ -326,14 +327,14 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	if c.Review, err = b.review(t.GetReview()); err != nil {
 		return nil, err
 	}
-	for i, m := range t.GetMembers() { // config.Members lists them first, in this order
+	for i, m := range t.GetMembers() { // modes.Members lists them first, in this order
 		if c.Members[i].Accept, err = b.review(m.GetAccept()); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case t.GetSupervisor() != nil:
-		if c.Scheduler, err = supervisor.New(config.Supervisor(t)); err != nil {
+		if c.Scheduler, err = supervisor.New(modes.Supervisor(t)); err != nil {
 			return nil, err
 		}
 		if r := t.GetSupervisor().GetRouter(); r != nil {
@@ -344,7 +345,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	case t.GetWorkflow() != nil:
 		c.ReportErrors = t.GetWorkflow().GetOnMemberError() == teamv1.OnMemberError_CONTINUE_PARTIAL
 		if plan := t.GetWorkflow().GetPlan(); plan != nil {
-			if c.Scheduler, err = workflow.NewPlanned(config.Planned(t)); err != nil {
+			if c.Scheduler, err = workflow.NewPlanned(modes.Planned(t)); err != nil {
 				return nil, err
 			}
 			if c.Model, err = b.model(plan.GetModel()); err != nil {
@@ -352,7 +353,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 			}
 			break
 		}
-		if c.Scheduler, err = workflow.New(config.Workflow(t)); err != nil {
+		if c.Scheduler, err = workflow.New(modes.Workflow(t)); err != nil {
 			return nil, err
 		}
 	case t.GetBroadcast() != nil:
@@ -361,20 +362,20 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		if c.Model, err = b.model(t.GetBroadcast().GetModel()); err != nil {
 			return nil, err
 		}
-	case config.Leader(t) != nil:
+	case modes.Leader(t) != nil:
 		c.ReportErrors = t.GetCoordinator().GetOnMemberError() != teamv1.OnMemberError_FAIL
-		if c.Scheduler, err = leader.NewCoordinator(config.Coordinator(t, c.Tools)); err != nil {
+		if c.Scheduler, err = leader.NewCoordinator(modes.Coordinator(t, c.Tools)); err != nil {
 			return nil, err
 		}
-		if c.Model, err = b.model(config.Leader(t).GetModel()); err != nil {
+		if c.Model, err = b.model(modes.Leader(t).GetModel()); err != nil {
 			return nil, err
 		}
-		if c.ToolSets, err = b.toolSets(id, fmt.Sprintf("the leader of team %q", id), config.Leader(t).GetTools()); err != nil {
+		if c.ToolSets, err = b.toolSets(id, fmt.Sprintf("the leader of team %q", id), modes.Leader(t).GetTools()); err != nil {
 			return nil, err
 		}
-		c.Skills = config.Leader(t).GetSkills()
+		c.Skills = modes.Leader(t).GetSkills()
 	case t.GetSwarm() != nil:
-		if c.Scheduler, err = swarm.New(config.Swarm(t)); err != nil {
+		if c.Scheduler, err = swarm.New(modes.Swarm(t)); err != nil {
 			return nil, err
 		}
 	default:

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
 )
@@ -14,7 +14,7 @@ func (b *builder) review(r *teamv1.ReviewConfig) (*team.Review, error) {
 	if r == nil {
 		return nil, nil //nolint:nilnil // no review
 	}
-	review := config.Review(r)
+	review := modes.Review(r)
 	var err error
 	if model := r.GetJudge().GetModel(); model != "" {
 		if review.Model, err = b.model(model); err != nil {

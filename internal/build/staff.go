@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/team"
@@ -29,7 +30,7 @@ func (s staff) Gone(id, member string) *agent.Error {
 	if def == nil || def.AccountOf(id) != s.own.AccountOf(id) {
 		return nil
 	}
-	list := config.Members(def.Server.GetTeams()[id])
+	list := modes.Members(def.Server.GetTeams()[id])
 	i := slices.IndexFunc(list, func(m team.Member) bool { return m.ID == member || m.ID == "" && m.Agent == member })
 	if i < 0 || !list[i].Disabled {
 		return nil

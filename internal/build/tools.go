@@ -15,7 +15,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/bearer"
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -120,7 +120,7 @@ func (b *builder) usedTools() map[string][]string {
 		if !is {
 			continue
 		}
-		for _, name := range slices.Concat(b.server.GetAgents()[id].GetTools(), config.Leader(b.server.GetTeams()[id]).GetTools()) {
+		for _, name := range slices.Concat(b.server.GetAgents()[id].GetTools(), modes.Leader(b.server.GetTeams()[id]).GetTools()) {
 			used[name] = append(used[name], id)
 		}
 	}
@@ -203,7 +203,7 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 		if why := unmatched(name, def, offered); why != "" && s.Answered() {
 			return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 		}
-		if approve := config.ApproveTool(def); approve != nil {
+		if approve := modes.ApproveTool(def); approve != nil {
 			set := approvedSet{Server: s, approve: approve}
 			if !s.Answered() {
 				set.check = func(offered []string) string { return unmatched(name, def, offered) }
@@ -218,7 +218,7 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 
 // unmatched says that a pattern of approve.tools matches none of the tools that a server offers; "" if each does.
 func unmatched(name string, def *teamv1.ApproveTools, offered []string) string {
-	pattern := config.Unmatched(def, offered)
+	pattern := modes.Unmatched(def, offered)
 	if pattern == "" {
 		return ""
 	}
@@ -226,7 +226,7 @@ func unmatched(name string, def *teamv1.ApproveTools, offered []string) string {
 }
 
 // approvedSet is a tool set some of whose calls begin only with the approval of people. approve says
-// who decides about a call; see config.ApproveTool.
+// who decides about a call; see modes.ApproveTool.
 type approvedSet struct {
 	*mcp.Server
 	approve func(tool string, arguments json.RawMessage) *agent.Approvers

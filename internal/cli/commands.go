@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/otlp"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/settings"
@@ -152,7 +153,7 @@ func (s *Shell) serve(ctx context.Context, def *config.Config, c serve.Config, r
 
 // reasons returns the text of an error, of faults and of variables one for each.
 func (s *Shell) reasons(err error) (all []string) {
-	var faults config.Faults
+	var faults source.Faults
 	var variables otlp.VariableErrors
 	switch {
 	case errors.As(err, &faults):

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/doctor"
 	"github.com/agentteams/team-server/internal/serve"
 )
@@ -36,7 +37,7 @@ type checkup struct {
 	Failed   int            `json:"failed"`
 	Checks   []doctor.Check `json:"checks"`
 	// Faults are those of a file that is not valid; nothing else is checked then.
-	Faults config.Faults `json:"faults,omitempty"`
+	Faults source.Faults `json:"faults,omitempty"`
 }
 
 // Doctor checks whether a server can run with a file, and prints one line for each check. The error is ErrInvalid
@@ -54,7 +55,7 @@ func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
 	if err == nil {
 		def, err = (config.Loader{}).Load(file)
 	}
-	faults := config.Faults{}
+	faults := source.Faults{}
 	if err != nil && !errors.As(err, &faults) {
 		return err
 	}
@@ -72,7 +73,7 @@ func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
 }
 
 // invalid prints the faults of a file.
-func (s *Shell) invalid(result checkup, faults config.Faults) error {
+func (s *Shell) invalid(result checkup, faults source.Faults) error {
 	result.Failed, result.Faults = 1, faults
 	result.Checks = append(result.Checks, doctor.Check{Name: "file", Status: doctor.Failed, Text: fmt.Sprintf("it has faults: %d", len(faults)), Do: "correct the file; nothing else was checked"})
 	if s.JSON {

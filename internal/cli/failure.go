@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -25,7 +25,7 @@ type failure struct {
 	Reason   string            `json:"reason,omitempty"`
 	Message  string            `json:"message"`
 	Details  map[string]string `json:"details,omitempty"`
-	Faults   config.Faults     `json:"faults,omitempty"` // faults of the configuration, if that is the error
+	Faults   source.Faults     `json:"faults,omitempty"` // faults of the configuration, if that is the error
 	ExitCode int               `json:"exitCode"`
 }
 

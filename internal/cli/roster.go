@@ -10,6 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/team"
 )
 
@@ -39,8 +40,8 @@ type seat struct {
 func rosters(def *config.Config) ([]roster, error) {
 	var all []roster
 	for id, t := range def.Server.GetTeams() {
-		r := roster{File: def.File, ID: id, Name: t.GetName(), Mode: config.Mode(t), Members: []seat{}}
-		for i, m := range config.Members(t) { // steps of a workflow may name members that are not listed
+		r := roster{File: def.File, ID: id, Name: t.GetName(), Mode: modes.Name(t), Members: []seat{}}
+		for i, m := range modes.Members(t) { // steps of a workflow may name members that are not listed
 			listed := &teamv1.MemberConfig{}
 			if i < len(t.GetMembers()) {
 				listed = t.GetMembers()[i]

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/logs"
 	"github.com/agentteams/team-server/internal/otlp"
 	"github.com/agentteams/team-server/internal/serve"
@@ -69,7 +69,7 @@ const (
 // Exit prints the error of a command and returns the exit code. The error goes to Talk
 // as text, or with JSON to Out.
 func (s *Shell) Exit(err error) int {
-	code, faults, logged := exitCode(err), config.Faults{}, loggedError{}
+	code, faults, logged := exitCode(err), source.Faults{}, loggedError{}
 	switch {
 	case err == nil, errors.As(err, &logged), errors.Is(err, ErrFailed), errors.Is(err, ErrTests), errors.Is(err, ErrInvalid): // printed already
 	case s.JSON:
@@ -87,7 +87,7 @@ func (s *Shell) Exit(err error) int {
 // exitCode returns the exit code for the error of a command; nil means success.
 func exitCode(err error) int {
 	var usage UsageError
-	var faults config.Faults
+	var faults source.Faults
 	var variables otlp.VariableErrors
 	switch {
 	case err == nil:

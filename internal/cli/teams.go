@@ -18,6 +18,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
+	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -41,7 +43,7 @@ func (s *Shell) client(base string) (*client.Team, error) {
 // teamFile is a file with teams to apply.
 type teamFile struct {
 	path  string
-	text  *config.Text
+	text  *source.Text
 	parts []config.Addition // a document for each team
 }
 
@@ -64,17 +66,17 @@ func readTeamFile(path string) (*teamFile, error) {
 
 var textPlace = regexp.MustCompile(`^yaml:(\d+):(\d+)$`)
 
-// faults converts an error of the server that concerns the file to config.Faults. Other errors are
+// faults converts an error of the server that concerns the file to source.Faults. Other errors are
 // returned unchanged.
 func (f *teamFile) faults(err error) error {
 	var e *agent.Error
 	if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidTeamConfig || len(e.Violations) == 0 {
 		return err
 	}
-	var faults config.Faults
+	var faults source.Faults
 	for _, v := range e.Violations {
 		message, hint, _ := strings.Cut(v.Description, "; ")
-		fault := config.Fault{File: f.path, Message: message, Hint: hint}
+		fault := source.Fault{File: f.path, Message: message, Hint: hint}
 		if m := textPlace.FindStringSubmatch(v.Field); m != nil && len(f.parts) == 1 { // the lines of a split document differ from those of the file
 			fault.Line, _ = strconv.Atoi(m[1])
 			fault.Col, _ = strconv.Atoi(m[2])
@@ -113,7 +115,7 @@ func (s *Shell) ApplyTeams(ctx context.Context, path string, dry bool) error {
 			return err
 		}
 		for _, path := range t.GetUnheld() {
-			s.sayf("%s: %s", path, config.UnheldWarning)
+			s.sayf("%s: %s", path, warnings.UnheldMessage)
 		}
 	}
 	return nil

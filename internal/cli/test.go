@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/scenario"
 	"github.com/agentteams/team-server/internal/transcript"
 )
@@ -33,7 +33,7 @@ type testReport struct {
 	Passed    int              `json:"passed"`
 	Failed    int              `json:"failed"`
 	Scenarios []scenarioReport `json:"scenarios"`
-	Faults    config.Faults    `json:"faults"`
+	Faults    source.Faults    `json:"faults"`
 }
 
 // scenarioReport is the JSON output for a scenario.
@@ -56,7 +56,7 @@ func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	t := &tester{Shell: s, flags: f, result: testReport{Scenarios: []scenarioReport{}, Faults: config.Faults{}}}
+	t := &tester{Shell: s, flags: f, result: testReport{Scenarios: []scenarioReport{}, Faults: source.Faults{}}}
 	files, err := t.load(paths)
 	if err != nil {
 		return t.invalid(err)

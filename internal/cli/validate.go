@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
+	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/internal/scenario"
 	"github.com/agentteams/team-server/internal/serve"
 )
@@ -21,7 +23,7 @@ var ErrInvalid = errors.New("invalid configuration")
 type validation struct {
 	Valid  bool          `json:"valid"`
 	Files  []string      `json:"files"`
-	Faults config.Faults `json:"faults"`
+	Faults source.Faults `json:"faults"`
 	// Adjusted lists limits that a smaller limit overrides.
 	Adjusted []adjusted `json:"adjusted,omitempty"`
 	// Unheld lists human steps for roles that no API key of their file has.
@@ -37,12 +39,12 @@ type validation struct {
 
 type adjusted struct {
 	File string `json:"file"`
-	config.Adjustment
+	warnings.Adjustment
 }
 
 type doubt struct {
 	File string `json:"file"`
-	config.Doubt
+	warnings.Doubt
 }
 
 // keyPath is a key of a file.
@@ -57,12 +59,12 @@ func (s *Shell) Validate(paths []string) error {
 	if len(paths) == 0 {
 		paths = []string{"team.yaml"}
 	}
-	result := validation{Files: []string{}, Faults: config.Faults{}}
+	result := validation{Files: []string{}, Faults: source.Faults{}}
 	for _, path := range paths {
 		for _, file := range files(path) {
 			result.Files = append(result.Files, file)
 			def, err := load(file)
-			var faults config.Faults
+			var faults source.Faults
 			if err != nil && !errors.As(err, &faults) {
 				return err
 			}
@@ -101,32 +103,32 @@ const noneEnabled = "no member is enabled, so the team rejects all requests"
 
 // notes prints notes about a valid file.
 func (s *Shell) notes(file string, def *config.Config) {
-	for _, a := range def.Adjusted() {
+	for _, a := range warnings.Adjusted(def.Server) {
 		fmt.Fprintf(s.Out, "  %s is %s, but %s applies: %s\n", a.Path, a.Set, a.Effective, a.Because)
 	}
-	for _, path := range def.Unheld() {
-		fmt.Fprintf(s.Out, "  %s: %s\n", path, config.UnheldWarning)
+	for _, path := range warnings.Unheld(def.Server) {
+		fmt.Fprintf(s.Out, "  %s: %s\n", path, warnings.UnheldMessage)
 	}
-	for _, path := range def.Unstaffed() {
+	for _, path := range warnings.Unstaffed(def.Server) {
 		fmt.Fprintf(s.Out, "  %s: %s\n", path, noneEnabled)
 	}
-	for _, d := range def.Doubts() {
+	for _, d := range warnings.Doubts(def.Server) {
 		fmt.Fprintf(s.Out, "  %s: warning: %s\n", d.Path, d.Message)
 	}
 }
 
 // add adds the notes and teams of a valid file.
 func (v *validation) add(file string, def *config.Config) error {
-	for _, a := range def.Adjusted() {
+	for _, a := range warnings.Adjusted(def.Server) {
 		v.Adjusted = append(v.Adjusted, adjusted{file, a})
 	}
-	for _, path := range def.Unheld() {
+	for _, path := range warnings.Unheld(def.Server) {
 		v.Unheld = append(v.Unheld, keyPath{file, path})
 	}
-	for _, path := range def.Unstaffed() {
+	for _, path := range warnings.Unstaffed(def.Server) {
 		v.Unstaffed = append(v.Unstaffed, keyPath{file, path})
 	}
-	for _, d := range def.Doubts() {
+	for _, d := range warnings.Doubts(def.Server) {
 		v.Doubts = append(v.Doubts, doubt{file, d})
 	}
 	teams, err := rosters(def)
@@ -147,7 +149,7 @@ func load(file string) (*config.Config, error) {
 	return l.Load(file)
 }
 
-func (s *Shell) verdict(file string, faults config.Faults) {
+func (s *Shell) verdict(file string, faults source.Faults) {
 	if len(faults) == 0 {
 		fmt.Fprintf(s.Out, "%s  ok\n", file)
 		return

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
@@ -45,15 +45,15 @@ func planOf(team string, def *teamv1.TeamConfig) plan {
 	if def == nil || len(def.GetMembers()) == 0 && def.GetWorkflow() == nil {
 		return p
 	}
-	p.known, p.leads = true, config.Leader(def) != nil || def.GetWorkflow().GetPlan() != nil
+	p.known, p.leads = true, modes.Leader(def) != nil || def.GetWorkflow().GetPlan() != nil
 	p.timeout, p.perTask = def.GetLimits().GetTimeout().AsDuration(), def.GetLimits().GetMemberTimeout().AsDuration()
-	for _, m := range config.Members(def) {
+	for _, m := range modes.Members(def) {
 		id := cmp.Or(m.ID, m.Agent)
 		p.members = append(p.members, member{id: id, role: m.Role, timeout: m.Timeout, disabled: m.Disabled})
 	}
 	if def.GetWorkflow() != nil && def.GetWorkflow().GetPlan() == nil { // otherwise a model plans the steps of each run
 		p.workflow = true
-		for _, s := range config.Plan(def) {
+		for _, s := range modes.Plan(def) {
 			p.steps = append(p.steps, planned{id: s.ID, member: s.Member, task: s.Task, after: len(s.After) > 0, timeout: s.Timeout})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config/references"
 )
 
 // accessible is what agents and teams have in common that says who may use them.
@@ -42,50 +43,44 @@ func (c *Config) HasPublicCard(id string) bool {
 	case id == c.Server.GetServer().GetDefaultAgent():
 		return true
 	}
-	k := &checker{Config: c}
 	for other := range c.Used {
-		if c.Addition(other) == "" && slices.ContainsFunc(k.edges(other), func(e edge) bool { return e.to == id }) {
+		if c.Addition(other) == "" && references.WorkTogether(c.Server, other, id) {
 			return false
 		}
 	}
 	return true
 }
 
-// usable reports whether the definition at a path may use a model, tool, agent or team that is
+// usable reports whether an agent or team may use a model, tool, agent or team that is
 // defined. If it may not, usable adds a fault. Only additions of an account are restricted.
-func (k *checker) usable(section, id string, path ...any) bool {
-	account := k.userAccount(path...)
-	if account == "" || k.additions[id] != "" && section == "agents" {
+func (k *checker) usable(u references.Reference) bool {
+	if k.userAccount(u) == "" || k.additions[u.Name] != "" && u.Kind == references.Agent {
 		return true
 	}
+	word := string(u.Kind)
 	var target interface{ GetApi() bool }
-	word := "agent"
-	switch section {
-	case "models":
-		target, word = k.Server.GetModels()[id], "model"
-	case "tools":
-		target, word = k.Server.GetTools()[id], "tool"
+	switch u.Kind {
+	case references.Model:
+		target = k.Server.GetModels()[u.Name]
+	case references.Tool:
+		target = k.Server.GetTools()[u.Name]
 	default:
-		target = k.accessOf(id)
-		if k.Server.GetTeams()[id] != nil {
+		target = k.accessOf(u.Name)
+		if k.Server.GetTeams()[u.Name] != nil {
 			word = "team"
 		}
 	}
 	if target.GetApi() {
 		return true
 	}
-	n, _ := k.at(path...)
-	k.fault(n, fmt.Sprintf("%s %q may not be used by teams and agents that are made by the API", word, id),
+	k.at(u.Path...).Fault(fmt.Sprintf("%s %q may not be used by teams and agents that are made by the API", word, u.Name),
 		"its operator can allow that: write api: true in it in the server's configuration file")
 	return false
 }
 
-// userAccount returns the account of the addition that has the definition at a path; "" for the file.
-func (k *checker) userAccount(path ...any) string {
-	if len(path) < 2 {
-		return ""
-	}
-	user, _ := path[1].(string)
+// userAccount returns the account of the addition that has a use; "" for the file.
+func (k *checker) userAccount(u references.Reference) string {
+	user, _ := u.Path[1].(string)
 	return k.restrictionOf(k.additions[user])
 }
 
@@ -93,20 +88,6 @@ func (k *checker) userAccount(path ...any) string {
 // is "".
 func (k *checker) visible(id, account string) bool {
 	return account == "" || k.additions[id] != "" || open(k.Access(id), account)
-}
-
-// access reports additions that set api, which says what additions may use.
-func (k *checker) access() {
-	for id := range k.additions {
-		if k.accessOf(id).GetApi() {
-			section := "agents"
-			if k.Server.GetTeams()[id] != nil {
-				section = "teams"
-			}
-			k.fault(k.keyAt(section, id, "api"), `"api" is only allowed in the server's configuration file`,
-				"remove it: the teams of an account may use what the account makes by the API")
-		}
-	}
 }
 
 // restrictionOf returns the account whose access limits what an addition may use, by its name; "" means that it may

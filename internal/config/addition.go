@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/references"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 // Addition is a document with the syntax of the configuration file that is stored outside of it,
@@ -38,185 +42,134 @@ func (c *Config) With(ctx context.Context, additions []Addition) (*Config, error
 	return l.Parse(c.File, c.source)
 }
 
-// addedLines locates the lines of an addition within document.lines.
-type addedLines struct {
-	file  string
-	after int // the number of lines before the addition
-}
-
-// ownLines returns the number of lines of the configuration file itself, without additions.
-func (d *document) ownLines() int {
-	if len(d.added) == 0 {
-		return len(d.lines)
-	}
-	return d.added[0].after
-}
-
-// text returns the text of the configuration file, followed by one empty line for each line of the
-// additions: the decoder quotes lines by number when it reports errors.
-func (d *document) text() []byte {
-	own := d.ownLines()
-	return []byte(strings.Join(d.lines[:own], "\n") + strings.Repeat("\n", len(d.lines)-own))
-}
-
-// locate maps a line of the combined document to its file and its line number in that file.
-func (d *document) locate(line int) (file string, own int) {
-	for i := len(d.added) - 1; i >= 0; i-- {
-		if p := d.added[i]; line > p.after {
-			return p.file, line - p.after
-		}
-	}
-	return d.file, line
-}
-
-// line returns the line number of a node in its own file.
-func (d *document) line(n *yaml.Node) int {
-	_, line := d.locate(n.Line)
-	return line
-}
-
-// describePlace describes where a node is defined. The author of an addition cannot see the
-// configuration file, so for its nodes no line number is given.
-func (d *document) describePlace(n *yaml.Node) string {
-	file, line := d.locate(n.Line)
-	switch {
-	case file != d.file:
-		return "line " + itoa(line) + " of " + file
-	case len(d.added) > 0:
-		return "the server's configuration file"
-	}
-	return "line " + itoa(line)
-}
-
-// add merges the agents and teams of an addition into the document.
-func (d *document) add(a Addition) {
-	own := parse(a.Name, a.Data)
-	if own.root == nil || len(own.faults) > 0 {
-		d.faults = append(d.faults, own.faults...)
+// add merges the agents and teams of an addition into a document.
+func (a Addition) add(d *source.Document) {
+	root := d.Append(a.Name, a.Data)
+	if root == nil {
 		return
 	}
-	d.added = append(d.added, addedLines{file: a.Name, after: len(d.lines)})
-	shift(own.root, len(d.lines))
-	d.append(own.lines)
-	d.entries(own.root, func(key, value *yaml.Node) bool {
+	d.Filter(root, func(key, value *yaml.Node) bool {
 		switch key.Value {
 		case "version":
 			if value.Value != "v1" && value.Value != "v2" {
-				d.fault(value, "version "+quote(value.Value)+" is unknown", "write version: v1, or leave it out")
+				d.NodeFault(value, fmt.Sprintf("version %q is unknown", value.Value), "write version: v1, or leave it out")
 			}
 		case "agents", "teams":
-			d.addTo(key, value)
+			addTo(d, key, value)
 		default:
-			d.fault(key, quote(key.Value)+" belongs in the server's configuration file", "a team document may define only agents and teams; it uses models and tools of the file by name")
+			d.NodeFault(key, strconv.Quote(key.Value)+" belongs in the server's configuration file", "a team document may define only agents and teams; it uses models and tools of the file by name")
 		}
 		return true
 	})
 }
 
-// shift adds lines to the line numbers of n and all nodes below it.
-func shift(n *yaml.Node, lines int) {
-	n.Line += lines
-	for _, c := range n.Content {
-		shift(c, lines)
-	}
-}
-
 // addTo adds the entries of a section to the document's section of the same name.
-func (d *document) addTo(key, value *yaml.Node) {
+func addTo(d *source.Document, key, value *yaml.Node) {
 	if value.Kind != yaml.MappingNode {
-		d.fault(value, "expected agents or teams by id, got "+kindOf(value), "write ID: {...}")
+		d.NodeFault(value, "expected agents or teams by id, got "+source.KindOf(value), "write ID: {...}")
 		return
 	}
-	_, section := child(d.root, key.Value)
+	section := source.Value(d.Root(), key.Value)
 	if section == nil {
 		section = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: value.Line, Column: value.Column}
-		d.root.Content = append(d.root.Content, key, section)
+		d.Root().Content = append(d.Root().Content, key, section)
 	}
-	for i := 0; i+1 < len(value.Content); i += 2 {
-		id, entry := value.Content[i], value.Content[i+1]
-		if known := d.defined(id.Value); known != nil {
-			d.fault(id, quote(id.Value)+" already exists", "choose another id; this one is defined in "+d.describePlace(known))
+	for id, entry := range source.Pairs(value) {
+		if known := definedAt(d, id.Value); known != "" {
+			d.NodeFault(id, strconv.Quote(id.Value)+" already exists", "choose another id; this one is defined in "+known)
 			continue
 		}
-		d.rejectVariables(entry)
+		rejectVariables(d, entry)
 		section.Content = append(section.Content, id, entry)
 	}
 }
 
-// defined returns the key node of an agent or team, or nil if the id is not defined.
-func (d *document) defined(id string) *yaml.Node {
-	if key := d.keyOf("agents", id); key != nil {
-		return key
+// definedAt says where a document defines an agent or team, "" if it does not.
+func definedAt(d *source.Document, id string) string {
+	for _, section := range []string{"agents", "teams"} {
+		if at := d.At(section, id); at.Found() {
+			return at.Describe()
+		}
 	}
-	return d.keyOf("teams", id)
-}
-
-// keyOf returns the key node of an entry in a section, or nil if there is no such entry.
-func (d *document) keyOf(section, id string) *yaml.Node {
-	_, entries := child(d.root, section)
-	if entries == nil {
-		return nil
-	}
-	key, _ := child(entries, id)
-	return key
+	return ""
 }
 
 // rejectVariables reports references to environment variables and files of the server.
-func (d *document) rejectVariables(n *yaml.Node) {
+func rejectVariables(d *source.Document, n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
-		d.fault(n, "environment variables and files of the server cannot be used here", "write the value itself; secrets belong in the server's configuration file")
+		d.NodeFault(n, "environment variables and files of the server cannot be used here", "write the value itself; secrets belong in the server's configuration file")
 		n.Value = strings.ReplaceAll(n.Value, "${", "")
 	}
 	for _, c := range n.Content {
-		d.rejectVariables(c)
+		rejectVariables(d, c)
 	}
 }
 
 // rejectServerOnly reports the keys of added agents and teams that only the configuration file may
 // set: names of files, and secrets. It removes the file names so that later checks do not open
 // them.
-func (d *document) rejectServerOnly(c *teamv1.ServerConfig) {
-	const file, secret = "names a file, which is only allowed in the server's configuration file", "holds a secret, which is only allowed in the server's configuration file"
-	for _, id := range d.addedTo("agents") {
-		a := c.GetAgents()[id]
-		refuse := func(set bool, why string, path ...any) bool {
-			if set {
-				d.fault(d.keyAt(append([]any{"agents", id}, path...)...), quote(fmt.Sprint(path[len(path)-1]))+" "+why, "define the agent in the server's configuration file")
-			}
-			return set
-		}
-		if refuse(a.GetOutputSchema() != "", file, "output_schema") {
-			a.OutputSchema = ""
-		}
-		if refuse(len(schemasOf(a.GetGuardrails(), "")) > 0, file, "guardrails") {
-			a.Guardrails = nil
-		}
-		if refuse(len(a.GetA2A().GetTrustedKeys()) > 0, file, "a2a", "trusted_keys") {
-			a.A2A.TrustedKeys = nil
-		}
-		if refuse(a.GetGrpc().GetTls().GetCa() != "", file, "grpc", "tls", "ca") {
-			a.Grpc.Tls.Ca = ""
-		}
-		if t := a.GetGrpc().GetTls(); refuse(t.GetCert() != "", file, "grpc", "tls", "cert") || refuse(t.GetKey() != "", file, "grpc", "tls", "key") {
-			t.Cert, t.Key = "", ""
-		}
-		refuse(len(a.GetSettings().GetHeaders()) > 0, secret, "settings", "headers")
-		refuse(a.GetA2A().GetAuth() != nil, secret, "a2a", "auth")
-		refuse(a.GetGrpc().GetAuth() != nil, secret, "grpc", "auth")
-	}
-	for _, id := range d.addedTo("teams") {
-		t := c.GetTeams()[id]
-		if len(schemasOf(t.GetGuardrails(), "")) > 0 {
-			d.fault(d.keyAt("teams", id, "guardrails"), quote("guardrails")+" "+file, "define the team in the server's configuration file")
-			t.Guardrails = nil
-		}
-		for _, r := range reviews(id, t) {
-			if r.GetJudge().GetSchema() != "" {
-				d.fault(d.keyAt(append(r.path, "judge", "schema")...), quote("schema")+" "+file, "define the team in the server's configuration file")
-				r.Judge.Schema, r.Threshold = "", proto.Float64(1) // no further fault
-			}
+func (c *Config) rejectServerOnly(d *source.Document) {
+	for _, id := range sorted(c.additions) {
+		if a := c.Server.GetAgents()[id]; a != nil {
+			rejectInAgent(d.At("agents", id), a)
+		} else if t := c.Server.GetTeams()[id]; t != nil {
+			rejectInTeam(d.At("teams", id), t)
 		}
 	}
+}
+
+// What values are that only the configuration file may have.
+const (
+	namesFile   = "names a file"
+	holdsSecret = "holds a secret"
+)
+
+// reject reports a key if it is set, and reports whether it is.
+func reject(at source.Place, set bool, why, word string) bool {
+	if set {
+		key := fmt.Sprint(at.Path()[len(at.Path())-1])
+		at.KeyFault(fmt.Sprintf("%q %s, which is only allowed in the server's configuration file", key, why), "define the "+word+" in the server's configuration file")
+	}
+	return set
+}
+
+func rejectInAgent(at source.Place, a *teamv1.AgentConfig) {
+	refuse := func(set bool, why string, path ...any) bool { return reject(at.At(path...), set, why, "agent") }
+	if refuse(a.GetOutputSchema() != "", namesFile, "output_schema") {
+		a.OutputSchema = ""
+	}
+	if refuse(hasSchema(a.GetGuardrails()), namesFile, "guardrails") {
+		a.Guardrails = nil
+	}
+	if refuse(len(a.GetA2A().GetTrustedKeys()) > 0, namesFile, "a2a", "trusted_keys") {
+		a.A2A.TrustedKeys = nil
+	}
+	t := a.GetGrpc().GetTls()
+	if refuse(t.GetCa() != "", namesFile, "grpc", "tls", "ca") {
+		t.Ca = ""
+	}
+	if refuse(t.GetCert() != "", namesFile, "grpc", "tls", "cert") || refuse(t.GetKey() != "", namesFile, "grpc", "tls", "key") {
+		t.Cert, t.Key = "", ""
+	}
+	refuse(len(a.GetSettings().GetHeaders()) > 0, holdsSecret, "settings", "headers")
+	refuse(a.GetA2A().GetAuth() != nil, holdsSecret, "a2a", "auth")
+	refuse(a.GetGrpc().GetAuth() != nil, holdsSecret, "grpc", "auth")
+}
+
+func rejectInTeam(at source.Place, t *teamv1.TeamConfig) {
+	if reject(at.At("guardrails"), hasSchema(t.GetGuardrails()), namesFile, "team") {
+		t.Guardrails = nil
+	}
+	for _, r := range modes.Reviews(t) {
+		if reject(at.At(r.Path...).At("judge", "schema"), r.GetJudge().GetSchema() != "", namesFile, "team") {
+			r.Judge.Schema, r.Threshold = "", proto.Float64(1) // no further fault
+		}
+	}
+}
+
+// hasSchema reports whether a guardrail names a schema file.
+func hasSchema(g *teamv1.Guardrails) bool {
+	return slices.ContainsFunc(references.Guardrails(g), func(one references.ListedGuardrail) bool { return one.GetSchema() != "" })
 }
 
 // Addition returns the name of the addition that defines an agent or team, or "" if the
@@ -272,100 +225,17 @@ func (c *Config) Beside(others map[string]*Config) *Config {
 }
 
 // origins returns the name of the addition by the id of each added agent and team.
-func (d *document) origins() map[string]string {
+func origins(d *source.Document) map[string]string {
 	from := map[string]string{}
 	for _, section := range []string{"agents", "teams"} {
-		_, entries := child(d.root, section)
-		if entries == nil || entries.Kind != yaml.MappingNode {
-			continue
-		}
-		for i := 0; i+1 < len(entries.Content); i += 2 {
-			if key := entries.Content[i]; key.Line > d.ownLines() {
-				from[key.Value], _ = d.locate(key.Line)
+		for key := range source.Pairs(source.Value(d.Root(), section)) {
+			if name := d.Origin(key); name != "" {
+				from[key.Value] = name
 			}
 		}
 	}
 	return from
 }
 
-// addedTo returns the ids of the entries of a section that additions define.
-func (d *document) addedTo(section string) (ids []string) {
-	_, entries := child(d.root, section)
-	if entries == nil || entries.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(entries.Content); i += 2 {
-		if key := entries.Content[i]; key.Line > d.ownLines() {
-			ids = append(ids, key.Value)
-		}
-	}
-	return ids
-}
-
 // Text returns the text of the addition for quoting in faults.
-func (a Addition) Text() *Text { return parse(a.Name, a.Data).Text }
-
-// Outline lists what an addition defines, without checking it.
-type Outline struct {
-	// Agents and Teams are the ids that the addition defines, in the order of the document.
-	Agents, Teams []string
-	// Words holds every key and every scalar value, and thus every name that the addition refers
-	// to.
-	Words map[string]bool
-
-	root *yaml.Node
-}
-
-// Outline parses the addition. The error is of type Faults.
-func (a Addition) Outline() (*Outline, error) {
-	d := parse(a.Name, a.Data)
-	if d.root == nil || len(d.faults) > 0 {
-		return nil, d.result()
-	}
-	ids := func(section string) (list []string) {
-		if _, entries := child(d.root, section); entries != nil && entries.Kind == yaml.MappingNode {
-			for i := 0; i+1 < len(entries.Content); i += 2 {
-				list = append(list, entries.Content[i].Value)
-			}
-		}
-		return list
-	}
-	o := &Outline{Agents: ids("agents"), Teams: ids("teams"), Words: map[string]bool{}, root: d.root}
-	o.read(d.root)
-	return o, nil
-}
-
-// read adds the scalars of n and of all nodes below it to Words.
-func (o *Outline) read(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode {
-		o.Words[n.Value] = true
-	}
-	for _, c := range n.Content {
-		o.read(c)
-	}
-}
-
-// Path returns the keys and indexes that lead to the value at a line and column, both counted from
-// 1. If there is no value at that place, the path ends at the deepest value around or before it.
-func (o *Outline) Path(line, col int) []any {
-	var path []any
-	for n := o.root; n != nil; {
-		var next *yaml.Node
-		var step any
-		for i := 0; i < len(n.Content); i++ {
-			key, value, at := n.Content[i], n.Content[i], any(i)
-			if n.Kind == yaml.MappingNode {
-				i++
-				value, at = n.Content[i], key.Value
-			}
-			if key.Line < line || key.Line == line && key.Column <= col {
-				next, step = value, at
-			}
-		}
-		if next != nil {
-			path = append(path, step)
-		}
-		n = next
-	}
-	return path
-}
+func (a Addition) Text() *source.Text { return source.NewText(a.Data) }

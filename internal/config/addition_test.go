@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 const base = `version: v1
@@ -99,7 +100,7 @@ func TestR_003_17_FaultsOfAdditions(t *testing.T) {
 			_, err := added(t,
 				config.Addition{Name: "first", Data: []byte("teams: {other: {members: [{agent: writer}], supervisor: {rules: [{id: end, when: \"true\", finish: last}]}}}")},
 				config.Addition{Name: "new", Data: []byte(c.data)})
-			faults, ok := err.(config.Faults) //nolint:errorlint // it is one
+			faults, ok := err.(source.Faults) //nolint:errorlint // it is one
 			if !ok || len(faults) == 0 {
 				t.Fatalf("got %v", err)
 			}
@@ -120,7 +121,7 @@ func TestS_37_CycleOfAdditions(t *testing.T) {
 	}
 	for _, order := range [][]config.Addition{{team("a", "b"), team("b", "c"), team("c", "a")}, {team("c", "a"), team("b", "c"), team("a", "b")}} {
 		_, err := added(t, order...)
-		faults, ok := err.(config.Faults) //nolint:errorlint // it is one
+		faults, ok := err.(source.Faults) //nolint:errorlint // it is one
 		last := order[2].Name
 		if !ok || len(faults) != 1 || faults[0].File != last || !strings.HasPrefix(faults[0].Message, "teams form a cycle: "+last+" -> ") {
 			t.Errorf("%s is last: %v", last, err)

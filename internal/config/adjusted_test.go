@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentteams/team-server/internal/config/warnings"
 )
 
 func TestR_002_5_1_AdjustedTimes(t *testing.T) {
@@ -21,12 +23,12 @@ teams:
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Adjustment{
-		{"teams.s.limits.member_timeout", "2m0s", "1m0s", "teams.s.limits.timeout"},
-		{"teams.s.members[0].member_timeout", "1m30s", "1m0s", "teams.s.limits.timeout"},
-		{"teams.w.limits.member_timeout", "6m40s", "5m0s", "the default of teams.w.limits.timeout"},
+	want := []warnings.Adjustment{
+		{Path: "teams.s.limits.member_timeout", Set: "2m0s", Effective: "1m0s", Because: "teams.s.limits.timeout"},
+		{Path: "teams.s.members[0].member_timeout", Set: "1m30s", Effective: "1m0s", Because: "teams.s.limits.timeout"},
+		{Path: "teams.w.limits.member_timeout", Set: "6m40s", Effective: "5m0s", Because: "the default of teams.w.limits.timeout"},
 	}
-	if diff := cmp.Diff(want, c.Adjusted()); diff != "" {
+	if diff := cmp.Diff(want, warnings.Adjusted(c.Server)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 func pemKeys(t *testing.T) (private, public []byte) {
@@ -48,12 +49,12 @@ func TestA_10_KeysOfCards(t *testing.T) {
 	} {
 		text := strings.NewReplacer("KEY", tt.key, "TRUST", tt.trust).Replace(base)
 		c, err := Loader{Env: noEnv, Files: files}.Parse("team.yaml", []byte(text))
-		var fs Faults
+		var fs source.Faults
 		if err != nil && !errors.As(err, &fs) {
 			t.Fatal(err)
 		}
 		if tt.want != "" {
-			if len(fs) != 1 || fs[0].Message != tt.want || fs[0].place() != tt.place || fs[0].Hint == "" {
+			if len(fs) != 1 || fs[0].Message != tt.want || fs[0].Place() != tt.place || fs[0].Hint == "" {
 				t.Errorf("%s, %s: %v", tt.key, tt.trust, err)
 			}
 			continue

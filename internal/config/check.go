@@ -1,286 +1,186 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/references"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/model"
 )
 
-// checker finds the faults that validation rules on single messages cannot: undefined names,
-// cycles, invalid expressions, and missing variables or files that a used part needs.
+// checker finds the faults that validation rules on single messages cannot: names that are not defined,
+// cycles, and missing variables or files that a used part needs. What a single part may be is checked beside what it
+// configures: a team in package modes, callers in package auth, limits in package account.
 type checker struct {
-	*document
 	*Config
-	env  func(string) (string, bool)
-	gaps []missing
-	// presumedMembers holds, by team, the agents that misspelled members were probably meant to be.
-	presumedMembers map[string][]string
-	searches        int // for names that are meant; see maxSearches
+	doc      *source.Document
+	env      func(string) (string, bool)
+	gaps     []source.Missing
+	uses     map[string][]references.Reference // by agent or team
+	presumed map[string][]string               // by team: the agents that misspelled members were probably meant to be
 }
 
-// maxSearches is the number of faults of a document for which the name that was meant is searched among the
-// names that the document, and those it may refer to, define. There may be thousands of both.
-const maxSearches = 20
+// at returns the place of a value of the file.
+func (k *checker) at(path ...any) source.Place { return k.doc.At(path...) }
 
-// search calls f, which searches for a name, and returns the hint that it gives. After maxSearches calls it returns "".
-func (k *checker) search(f func() string) string {
-	if k.searches == maxSearches {
-		return ""
-	}
-	k.searches++
-	return f()
+// ids returns the ids of the agents and of the teams.
+func (k *checker) ids() []string {
+	return slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams()))
 }
 
 func (k *checker) check() {
-	k.ids()
-	k.access()
-	k.auth()
-	k.fallbacks()
-	k.files()
-	k.settings()
-	k.addresses()
-	k.egress()
-	k.tools()
-	for _, id := range sorted(k.Server.GetAgents()) {
-		if k.ended() {
-			return
-		}
-		k.agent(id, k.Server.GetAgents()[id])
+	k.names()
+	if a := k.at("server", "auth"); a.Found() {
+		a.FaultEmpty("auth")
+		auth.Check(k.Server.GetServer().GetAuth(), a.Report)
 	}
-	for _, id := range sorted(k.Server.GetTeams()) {
-		if k.ended() {
+	k.models()
+	k.addresses()
+	k.tools()
+	for _, id := range k.ids() {
+		if k.doc.Ended() {
 			return
 		}
-		k.team(id, k.Server.GetTeams()[id])
+		k.uses[id] = references.Of(k.Server, id)
+		k.references(id)
+		if a := k.Server.GetAgents()[id]; a != nil {
+			k.agent(k.at("agents", id), a)
+		}
+		if t := k.Server.GetTeams()[id]; t != nil {
+			k.team(k.at("teams", id), id, t)
+		}
 	}
 	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {
-		k.known(id, "default_agent is", "server", "default_agent")
+		k.known(references.Reference{Kind: references.Agent, Name: id, By: "default_agent is", Path: []any{"server", "default_agent"}})
 	}
-	k.nesting()
+	k.cycles()
 	k.markUsed()
 	k.inheritance()
 	k.needs()
-	k.accounts()
+	for _, name := range sorted(k.Server.GetServer().GetAccounts()) {
+		account.Check(k.Server.GetServer().GetAccounts()[name], k.at("server", "accounts", name).ReportKey)
+	}
+	account.CheckEvery(k.Server.GetServer().GetLimits().GetAccount(), k.at("server", "limits", "account").ReportKey)
 	k.costs()
-	k.scripts()
-	k.guardrails()
-	k.certificates()
-	k.cards()
+	k.files()
 }
 
-// ids reports reserved words, and ids used by both an agent and a team.
-func (k *checker) ids() {
-	for id := range k.Server.GetAgents() {
-		k.reserved(id, "agents", id)
+// names reports reserved words, ids used by both an agent and a team, and additions that set api, which says what additions
+// may use.
+func (k *checker) names() {
+	for _, id := range k.ids() {
+		at := k.at(k.sectionOf(id), id)
+		if plainID.MatchString(id) && !agent.ValidID(id) {
+			at.KeyFault(fmt.Sprintf("%q is a reserved word", id), "choose another id; this one names a path of the server")
+		}
+		if k.additions[id] != "" && k.accessOf(id).GetApi() {
+			at.At("api").KeyFault(`"api" is only allowed in the server's configuration file`, "remove it: the teams of an account may use what the account makes by the API")
+		}
 	}
 	for id := range k.Server.GetTeams() {
-		k.reserved(id, "teams", id)
 		if k.Server.GetAgents()[id] != nil {
-			k.fault(k.keyAt("teams", id), fmt.Sprintf("team %q has the id of an agent", id),
-				"agents and teams share one id space; the agent is in "+k.describePlace(k.keyAt("agents", id)))
+			k.at("teams", id).KeyFault(fmt.Sprintf("team %q has the id of an agent", id), "agents and teams share one id space; the agent is in "+k.at("agents", id).Describe())
 		}
 	}
 }
 
-func (k *checker) reserved(id string, path ...any) {
-	if plainID.MatchString(id) && !agent.ValidID(id) {
-		k.fault(k.keyAt(path...), fmt.Sprintf("%q is a reserved word", id), "choose another id; this one names a path of the server")
+// models checks the fallbacks of models, their media types, and that their providers have the settings of the models and of
+// their agents.
+func (k *checker) models() {
+	for _, name := range sorted(k.Server.GetModels()) {
+		m, at := k.Server.GetModels()[name], k.at("models", name)
+		seen := map[string]bool{name: true}
+		for i, next := range m.GetFallback() {
+			u := references.Reference{Kind: references.Model, Name: next, By: fmt.Sprintf("the fallback of model %q", name), Path: at.At("fallback", i).Path()}
+			k.model(u)
+			if seen[next] {
+				k.at(u.Path...).Fault(fmt.Sprintf("model %q falls back to %q twice", name, next), "each model is asked once; remove this one")
+			}
+			seen[next] = true
+		}
+		takes, known := model.Formats[m.GetProvider()]
+		for i, media := range m.GetAccepts() {
+			if known && len(agent.CommonMedia([]string{media}, takes.Types)) == 0 {
+				at.At("accepts", i).Fault(fmt.Sprintf("models of the provider %q take no files of type %s", m.GetProvider(), media), "remove it; the provider takes "+strings.Join(takes.Types, ", "))
+			}
+		}
+		k.settings(at.At("settings"), name, m.GetSettings())
 	}
 }
 
-// known reports whether id names an agent or a team. If it does not, known adds a fault, unless
-// another fault in the file may be the reason.
-func (k *checker) known(id, subject string, path ...any) bool {
-	defined := k.Server.GetAgents()[id] != nil || k.Server.GetTeams()[id] != nil
-	account := k.userAccount(path...)
-	if defined && k.visible(id, account) {
-		return k.usable("agents", id, path...)
+// settings reports settings that the provider of a model does not have.
+func (k *checker) settings(at source.Place, name string, s *teamv1.ModelSettings) {
+	faults := model.Unsupported(k.Server.GetModels()[name].GetProvider(), s)
+	for _, key := range sorted(faults) {
+		at.At(key).KeyFault(faults[key], fmt.Sprintf("remove it, or use another model than %q", name))
 	}
-	if k.isDamaged("agents") || k.isDamaged("teams") || k.isDamaged(path...) {
-		return false
-	}
-	n, _ := k.at(path...)
-	k.fault(n, fmt.Sprintf("%s %q, which is not defined", subject, id), k.search(func() string { return k.suggestAgent(id, account) }))
-	return false
 }
 
-// suggestAgent suggests the agent or team with the most similar name and the line that defines it, of
-// those that an account may see.
-func (k *checker) suggestAgent(id, account string) string {
-	all := slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams()))
-	all = slices.DeleteFunc(all, func(id string) bool { return !k.visible(id, account) })
-	near := nearest(id, all)
-	if near == "" {
-		slices.Sort(all)
-		return listed(all)
-	}
-	section := "agents"
-	if k.Server.GetTeams()[near] != nil {
-		section = "teams"
-	}
-	return fmt.Sprintf("did you mean %q (%s)?", near, k.describePlace(k.keyAt(section, near)))
-}
-
-// model reports a model name that is not defined.
-func (k *checker) model(name, subject string, path ...any) {
-	switch {
-	case name == "" || k.isDamaged("models") || k.isDamaged(path...):
-		return
-	case k.Server.GetModels()[name] != nil:
-		k.usable("models", name, path...)
-		return
-	}
-	n, _ := k.at(path...)
-	k.fault(n, fmt.Sprintf("%s uses model %q, which is not defined", subject, name),
-		k.search(func() string {
-			return cmp.Or(suggest(name, sorted(k.Server.GetModels())), "no models are defined; add it under models")
-		}))
-}
-
-func (k *checker) agent(id string, a *teamv1.AgentConfig) {
-	subject := fmt.Sprintf("agent %q", id)
-	k.model(a.GetModel(), subject, "agents", id, "model")
-	k.toolNames(a.GetTools(), subject, "agents", id, "tools")
-	k.skills(a, id)
-	for i, s := range a.GetScripted().GetSteps() {
-		if call := s.GetCall(); call != "" {
-			k.known(call, subject+" calls", "agents", id, "scripted", "steps", i, "call")
+// tools reports effects of operations that a tool does not allow, and approvals that cannot be used.
+func (k *checker) tools() {
+	for _, name := range sorted(k.Server.GetTools()) {
+		modes.CheckApproveTools(k.at("tools", name, "approve"), k.Server.GetTools()[name].GetApprove())
+		m := k.Server.GetTools()[name].GetMcp()
+		for _, of := range sorted(m.GetEffects()) {
+			if of != "*" && len(m.GetAllow()) > 0 && !slices.Contains(m.GetAllow(), of) {
+				k.at("tools", name, "mcp", "effects", of).KeyFault(fmt.Sprintf("tool %q declares effects of %q, but does not allow it", name, of), "add it to allow, or remove it here")
+			}
 		}
 	}
-	k.limits(a.GetLimits(), limitedAgent, "agents", id, "limits")
 }
+
+func (k *checker) agent(at source.Place, a *teamv1.AgentConfig) {
+	for _, name := range references.WithFallbacks(k.Server, a.GetModel()) {
+		k.settings(at.At("settings"), name, a.GetSettings())
+	}
+	if Kind(a) != "model" {
+		skills(at.At("skills"), a.GetSkills(), "instructions of a skill belong to an agent with a model")
+	}
+	modes.CheckLimits(at.At("limits"), a.GetLimits())
+	k.patterns(at, a.GetGuardrails())
+	extendedCards(at, a.GetExtendedCard())
+}
+
+func (k *checker) team(at source.Place, id string, t *teamv1.TeamConfig) {
+	modes.Check(at, id, t, modes.Known{IsTeam: func(id string) bool { return k.Server.GetTeams()[id] != nil }, Presumed: k.presumed[id]})
+	k.patterns(at, t.GetGuardrails())
+	extendedCards(at, t.GetExtendedCard())
+}
+
+// extendedCards reports skills with instructions, which a card does not publish.
+func extendedCards(at source.Place, cards []*teamv1.ExtendedCard) {
+	for i, c := range cards {
+		skills(at.At("extended_card", i, "skills"), c.GetSkills(), "cards do not contain the instructions of skills")
+	}
+}
+
+// skills reports instructions of skills that no model reads.
+func skills(at source.Place, all []*teamv1.Skill, message string) {
+	for i, s := range all {
+		if s.GetInstructions() != "" {
+			at.At(i, "instructions").KeyFault(message, "remove them here")
+		}
+	}
+}
+
+// sectionOf returns the section that has an agent or team.
+func (k *checker) sectionOf(id string) string {
+	if k.Server.GetTeams()[id] != nil && k.Server.GetAgents()[id] == nil {
+		return "teams"
+	}
+	return "agents"
+}
+
+var plainID = regexp.MustCompile(`^` + agent.IDPattern + `$`)
 
 // sorted returns the keys of a map in ascending order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-// nesting reports teams that contain themselves, directly or through other teams.
-func (k *checker) nesting() {
-	done := map[string]bool{}
-	for _, id := range sorted(k.Server.GetTeams()) {
-		k.visitForCycles(id, nil, done)
-	}
-	for _, id := range sorted(k.Server.GetAgents()) {
-		k.visitForCycles(id, nil, done)
-	}
-}
-
-// visitForCycles follows the edges of id depth first. trail is the path that led to id; done holds
-// the ids that were visited completely.
-func (k *checker) visitForCycles(id string, trail []edge, done map[string]bool) {
-	for i, e := range trail {
-		if e.from == id {
-			k.reportCycle(trail[i:])
-			return
-		}
-	}
-	if done[id] {
-		return
-	}
-	for _, e := range k.edges(id) {
-		k.visitForCycles(e.to, append(trail, e), done)
-	}
-	done[id] = true
-}
-
-// edge is a reference from one agent or team to another, at the given path of the file.
-type edge struct {
-	from, to string
-	path     []any
-}
-
-// reportCycle reports a cycle of references.
-func (k *checker) reportCycle(trail []edge) {
-	var names, places []string
-	if len(k.added) > 0 { // report the cycle in the addition that closes it
-		last := slices.MaxFunc(trail, func(a, b edge) int { return cmp.Compare(k.lineOf(a), k.lineOf(b)) })
-		i := slices.IndexFunc(trail, func(e edge) bool { return e.from == last.from })
-		trail = slices.Concat(trail[i:], trail[:i])
-	}
-	for _, e := range trail {
-		n, _ := k.at(e.path...)
-		names = append(names, e.from)
-		file, line := k.locate(n.Line)
-		places = append(places, fmt.Sprintf("%s:%d", file, line))
-	}
-	names = append(names, trail[0].from)
-	n, _ := k.at(trail[0].path...)
-	k.fault(n, "teams form a cycle: "+strings.Join(names, " -> "),
-		strings.Join(places, " -> ")+"   break it by removing one member")
-}
-
-func (k *checker) lineOf(e edge) int {
-	n, _ := k.at(e.path...)
-	return n.Line
-}
-
-// edges returns the references from id to the agents and teams it works with.
-func (k *checker) edges(id string) []edge {
-	var out []edge
-	if a := k.Server.GetAgents()[id]; a != nil {
-		for i, s := range a.GetScripted().GetSteps() {
-			if s.GetCall() != "" {
-				out = append(out, edge{id, s.GetCall(), []any{"agents", id, "scripted", "steps", i, "call"}})
-			}
-		}
-		return out
-	}
-	t := k.Server.GetTeams()[id]
-	for i, m := range t.GetMembers() {
-		out = append(out, edge{id, m.GetAgent(), []any{"teams", id, "members", i, "agent"}})
-	}
-	members := memberIDs(t.GetMembers())
-	walk(t.GetWorkflow().GetSteps(), []any{"teams", id, "workflow", "steps"}, func(s *teamv1.WorkflowStep, at []any) {
-		if s.GetAgent() != "" && !slices.Contains(members, s.GetAgent()) {
-			out = append(out, edge{id, s.GetAgent(), append(at, "agent")})
-		}
-	})
-	for _, r := range reviews(id, t) {
-		if judge := r.GetJudge().GetAgent(); judge != "" {
-			out = append(out, edge{id, judge, append(r.path, "judge", "agent")})
-		}
-	}
-	return out
-}
-
-// markUsed marks everything that is served: all teams, the default agent, agents that an addition
-// defines, and what all of these refer to. If the file defines no teams, all agents are served.
-func (k *checker) markUsed() {
-	roots := sorted(k.Server.GetTeams())
-	noTeams := !slices.ContainsFunc(roots, func(id string) bool { return k.additions[id] == "" })
-	for _, id := range sorted(k.Server.GetAgents()) {
-		if noTeams || k.additions[id] != "" {
-			roots = append(roots, id)
-		}
-	}
-	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {
-		roots = append(roots, id)
-	}
-	for _, id := range k.Reach(roots...) {
-		k.Used[id] = true
-	}
-}
-
-// Reach returns the given agents and teams and all those they work with, directly or indirectly,
-// each once.
-func (c *Config) Reach(ids ...string) []string {
-	k := &checker{Config: c}
-	var all []string
-	seen := map[string]bool{}
-	for todo := slices.Clone(ids); len(todo) > 0; todo = todo[1:] {
-		id := todo[0]
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
-		all = append(all, id)
-		for _, e := range k.edges(id) {
-			todo = append(todo, e.to)
-		}
-	}
-	return all
-}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,7 +14,12 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/references"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -45,7 +49,7 @@ type Config struct {
 	secretFiles []string                 // paths of files that ${file:PATH} names for secrets
 	missingByID map[[2]string]string     // by section and id: what an unused entry needs but is not available
 	secrets     map[string]secret.Secret // those of Server, by what Server has in their place
-	read        func(string) ([]byte, error)
+	files       source.Files
 	sums        map[string][sha256.Size]byte // of the files that Parse has read, by path
 
 	additions map[string]string // by id of an agent or team: the name of the addition that defines it
@@ -53,13 +57,13 @@ type Config struct {
 	restored  map[string]bool   // after Restore: ids of the agents whose address does not come from the file
 	loader    Loader            // With parses source again with this loader
 	source    []byte
-	document  *document // the parsed text; nil after Restore
-	standIns            // replacements for models and agents
+	document  *source.Document // the parsed text; nil after Restore
+	standIns                   // replacements for models and agents
 }
 
 // ReadFile reads a file that the configuration refers to. A relative name is relative to the
 // configuration file.
-func (c *Config) ReadFile(name string) ([]byte, error) { return c.read(c.Path(name)) }
+func (c *Config) ReadFile(name string) ([]byte, error) { return c.files.Read(c.Path(name)) }
 
 // Path returns the path of a file that the configuration refers to.
 func (c *Config) Path(name string) string {
@@ -112,34 +116,45 @@ type Loader struct {
 	ctx context.Context //nolint:containedctx // of With, which does not outlive it; nil has no end
 }
 
+// files returns what the loader reads from.
+func (l Loader) files() source.Files { return source.Files{FS: l.Files} }
+
+// Exists reports whether the path can be accessed.
+func (l Loader) Exists(path string) bool { return l.files().Exists(path) }
+
+// Read decodes another file than a configuration, such as a test file; see source.Files.Decode.
+func (l Loader) Read(path string, m proto.Message) (*source.Document, error) {
+	return l.files().Decode(path, m)
+}
+
 // Find returns the configuration file for a path: the path itself, or team.yaml or team.yml if the
 // path is a folder.
 func (l Loader) Find(path string) (string, error) {
-	info, err := l.stat(path)
+	info, err := l.files().Stat(path)
 	if err != nil {
-		return "", unreadable(path, err)
+		return "", source.Faults{source.Unreadable(path, err)}
 	}
 	if !info.IsDir() {
 		return path, nil
 	}
 	for _, name := range []string{"team.yaml", "team.yml"} {
-		if _, err := l.stat(filepath.Join(path, name)); err == nil {
+		if l.Exists(filepath.Join(path, name)) {
 			return filepath.Join(path, name), nil
 		}
 	}
-	return "", Faults{{File: path, Message: "the folder contains no team.yaml", Hint: "name the file, or create team.yaml in it"}}
+	return "", source.Faults{{File: path, Message: "the folder contains no team.yaml", Hint: "name the file, or create team.yaml in it"}}
 }
 
 // Load reads a configuration file, or the team.yaml of a folder. If the file is invalid, the error
-// is of type Faults and holds all of its faults.
+// is of type source.Faults and holds all of its faults.
 func (l Loader) Load(path string) (*Config, error) {
 	path, err := l.Find(path)
 	if err != nil {
 		return nil, err
 	}
-	data, err := l.readFile(path)
+	data, err := l.files().Read(path)
 	if err != nil {
-		return nil, unreadable(path, err)
+		return nil, source.Faults{source.Unreadable(path, err)}
 	}
 	return l.Parse(path, data)
 }
@@ -147,52 +162,48 @@ func (l Loader) Load(path string) (*Config, error) {
 // Parse is like Load for a file whose content is data. Files that it refers to are read relative to
 // path.
 func (l Loader) Parse(path string, data []byte) (*Config, error) {
+	sums := map[string][sha256.Size]byte{}
 	c := &Config{
 		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
 		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, trusted: map[string][]byte{}, dir: filepath.Dir(path),
-		loader: l, source: data,
+		loader: l, source: data, sums: sums, files: source.Files{FS: l.Files, Each: func(path string, data []byte) { sums[path] = sha256.Sum256(data) }},
 	}
 	c.loader.ctx = nil
-	c.sums = map[string][sha256.Size]byte{}
-	c.read = func(path string) ([]byte, error) {
-		b, err := l.readFile(path)
-		if err == nil {
-			c.sums[path] = sha256.Sum256(b)
-		}
-		return b, err
+	defer func() { c.files = l.files() }()
+	d := source.Parse(path, data)
+	if d.Root() == nil {
+		return nil, d.Faults()
 	}
-	defer func() { c.read = l.readFile }()
-	d := parse(path, data)
-	if d.root == nil {
-		return nil, d.result()
-	}
-	d.ctx = cmp.Or(l.ctx, context.Background())
+	ctx := cmp.Or(l.ctx, context.Background())
+	d.SetContext(ctx)
 	for _, a := range l.Additions {
-		d.add(a)
+		a.add(d)
 	}
-	c.document, c.standIns = d, d.standIn(l.StandIns)
-	d.shape(d.root, (&teamv1.ServerConfig{}).ProtoReflect().Descriptor())
-	gaps := d.expand(d.root, nil, lookup{env: l.env(), file: c.ReadFile, found: c.recordSecretFile})
-	if d.ended() {
-		return nil, context.Cause(d.ctx)
+	c.document, c.standIns = d, standIn(d.Root(), l.StandIns)
+	c.Server = &teamv1.ServerConfig{}
+	d.Shape(c.Server)
+	gaps := d.Expand(source.Lookup{Env: l.env(), File: c.ReadFile, Found: func(name string) { c.secretFiles = append(c.secretFiles, c.Path(name)) }})
+	if d.Ended() {
+		return nil, context.Cause(ctx)
 	}
-	server, err := d.decode()
-	if err != nil {
+	if err := d.Decode(c.Server); err != nil {
 		return nil, fmt.Errorf("checking %s: %w", path, err)
 	}
-	order(server)
-	c.Server, c.additions = server, d.origins()
+	for _, t := range c.Server.GetTeams() {
+		modes.InListedOrder(t.GetWorkflow().GetSteps())
+	}
+	c.additions = origins(d)
 	c.accounts = c.makers()
 	c.recordMissing(gaps)
-	d.rejectServerOnly(server)
-	k := &checker{document: d, Config: c, env: l.env(), gaps: gaps, presumedMembers: map[string][]string{}}
+	c.rejectServerOnly(d)
+	k := &checker{Config: c, doc: d, env: l.env(), gaps: gaps, uses: map[string][]references.Reference{}, presumed: map[string][]string{}}
 	k.check()
-	if d.ended() {
-		return nil, context.Cause(d.ctx)
+	if d.Ended() {
+		return nil, context.Cause(ctx)
 	}
-	d.ctx = context.Background()
-	if len(d.faults) > 0 {
-		return nil, d.result()
+	d.SetContext(context.Background())
+	if fs := d.Faults(); fs != nil {
+		return nil, fs
 	}
 	c.playStandIns()
 	if err := c.conceal(); err != nil {
@@ -201,56 +212,18 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 	return c, nil
 }
 
+// Line returns the line of the key or list entry at path in the configuration file. It returns 0 if
+// the file has no such entry, or if c was restored from a definition.
+func (c *Config) Line(path ...any) int {
+	if c.document == nil || len(path) == 0 || !c.document.Has(path...) {
+		return 0
+	}
+	return c.document.Line(path...)
+}
+
 func (l Loader) env() func(string) (string, bool) {
 	if l.Env != nil {
 		return l.Env
 	}
 	return os.LookupEnv
-}
-
-// maxFile is the maximum size of a file, in bytes.
-const maxFile = 64 << 20
-
-var (
-	errIrregular = errors.New("not a regular file")
-	errTooLarge  = errors.New("too large")
-)
-
-// readFile reads a regular file of at most maxFile bytes: a pipe or a device may never end.
-func (l Loader) readFile(path string) ([]byte, error) {
-	switch info, err := l.stat(path); {
-	case err != nil:
-		return nil, err
-	case !info.IsDir() && !info.Mode().IsRegular():
-		return nil, errIrregular
-	case info.Size() > maxFile:
-		return nil, errTooLarge
-	}
-	if l.Files != nil {
-		return fs.ReadFile(l.Files, filepath.ToSlash(path))
-	}
-	return os.ReadFile(path) //nolint:gosec // the user names the file
-}
-
-func (l Loader) stat(path string) (fs.FileInfo, error) {
-	if l.Files != nil {
-		return fs.Stat(l.Files, filepath.ToSlash(path))
-	}
-	return os.Stat(path)
-}
-
-// unreadable returns the fault for a file that cannot be read.
-func unreadable(path string, err error) Faults {
-	f := Fault{File: path, Message: "cannot be read", Hint: "check the path and its permissions"}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		f.Message, f.Hint = "the file does not exist", "check the path"
-	case errors.Is(err, fs.ErrPermission):
-		f.Message, f.Hint = "permission denied", "check its permissions"
-	case errors.Is(err, errIrregular):
-		f.Message, f.Hint = "is not a regular file", "name a file, not a pipe or device"
-	case errors.Is(err, errTooLarge):
-		f.Message, f.Hint = fmt.Sprintf("is larger than %d MiB", maxFile>>20), "split it"
-	}
-	return Faults{f}
 }

@@ -21,6 +21,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -33,13 +35,13 @@ func env(vars map[string]string) func(string) (string, bool) {
 }
 
 // faultsOf parses a text and returns what is wrong with it.
-func faultsOf(t *testing.T, text string) Faults {
+func faultsOf(t *testing.T, text string) source.Faults {
 	t.Helper()
 	_, err := Loader{Env: noEnv}.Parse("team.yaml", []byte(text))
 	if err == nil {
 		return nil
 	}
-	var fs Faults
+	var fs source.Faults
 	if !errors.As(err, &fs) {
 		t.Fatalf("error is no Faults: %v", err)
 	}
@@ -59,7 +61,7 @@ func TestBroken(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Loader{Env: noEnv}.Parse(filepath.Base(file), data)
-		var fs Faults
+		var fs source.Faults
 		if !errors.As(err, &fs) {
 			t.Errorf("%s: no faults, but %v", file, err)
 			continue
@@ -194,7 +196,7 @@ func TestFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
 			for _, f := range faultsOf(t, tt.text) {
-				got = append(got, f.place()+" "+f.Message)
+				got = append(got, f.Place()+" "+f.Message)
 			}
 			if diff := cmp.Diff(tt.want, strings.Join(got, "; ")); diff != "" {
 				t.Error(diff)
@@ -318,13 +320,13 @@ agents:
 		{"not served", unused, fstest.MapFS{}, ""},
 	} {
 		_, err := Loader{Env: noEnv, Files: tt.files}.Parse("team.yaml", []byte(tt.text))
-		var fs Faults
+		var fs source.Faults
 		if err != nil && !errors.As(err, &fs) {
 			t.Fatal(err)
 		}
 		switch {
 		case tt.want == "" && err == nil:
-		case len(fs) != 1 || fs[0].Message != tt.want || fs[0].place() != "team.yaml:3:42" || fs[0].Hint == "":
+		case len(fs) != 1 || fs[0].Message != tt.want || fs[0].Place() != "team.yaml:3:42" || fs[0].Hint == "":
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}
@@ -443,7 +445,7 @@ agents: {a: {description: "%s", scripted: {steps: [{echo: true}]}}}
 		l := Loader{Env: env(map[string]string{"NAME": "hush\xe4"}), Files: fstest.MapFS{"x.txt": {Data: []byte("hush\xe4")}}}
 		for value, name := range map[string]string{"${NAME}": "NAME", "${NAME:-x}": "NAME", "${file:x.txt}": "${file:x.txt}"} {
 			_, err := l.Parse("team.yaml", fmt.Appendf(nil, text, value))
-			var fs Faults
+			var fs source.Faults
 			if !errors.As(err, &fs) || len(fs) != 1 || !strings.HasSuffix(fs[0].Message, "needs "+name+", which is not UTF-8") || fs[0].Line != 2 || strings.Contains(err.Error(), "hush") {
 				t.Errorf("%s: %v", value, err)
 			}
@@ -510,7 +512,7 @@ func TestUnreadable(t *testing.T) {
 		dir:                             "the folder contains no team.yaml",
 	} {
 		_, err := Loader{}.Load(path)
-		var fs Faults
+		var fs source.Faults
 		if !errors.As(err, &fs) || len(fs) != 1 || fs[0].Message != want || fs[0].Hint == "" {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -529,7 +531,7 @@ func FuzzP17_Parse(f *testing.F) {
 	l := Loader{Env: noEnv, Files: fstest.MapFS{}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := l.Parse("team.yaml", data)
-		var fs Faults
+		var fs source.Faults
 		if err != nil && !errors.As(err, &fs) {
 			t.Fatalf("error is no Faults: %v", err)
 		}

@@ -4,34 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/references"
 )
-
-// accounts reports faults in the limits of accounts.
-func (k *checker) accounts() {
-	for _, name := range sorted(k.Server.GetServer().GetAccounts()) {
-		account.Check(k.Server.GetServer().GetAccounts()[name], k.limitFault("server", "accounts", name))
-	}
-	account.CheckEvery(k.Server.GetServer().GetLimits().GetAccount(), k.limitFault("server", "limits", "account"))
-}
-
-// limitFault returns a function that reports a fault in a field of the limits at a path.
-func (k *checker) limitFault(path ...any) func(field, what, instead string) {
-	return func(field, what, instead string) {
-		at := path
-		if field != "" {
-			at = slices.Clone(path)
-			for key := range strings.SplitSeq(field, ".") {
-				at = append(at, key)
-			}
-		}
-		if !k.isDamaged(at...) {
-			k.fault(k.keyAt(at...), what, instead)
-		}
-	}
-}
 
 // Uncounted is a model or an agent whose cost in money is not known, although max_cost or a limit of
 // an account limits it: what it costs counts as nothing.
@@ -74,13 +51,11 @@ func (k *checker) costs() {
 			continue
 		}
 		said[[2]string{u.Model, u.Agent}] = true
-		path := []any{"models", u.Model}
+		at := k.at("models", u.Model)
 		if u.Agent != "" {
-			path = []any{"agents", u.Agent, "a2a"}
+			at = k.at("agents", u.Agent, "a2a")
 		}
-		if !k.isDamaged(path...) {
-			k.fault(k.keyAt(path...), u.String(), u.Fix())
-		}
+		at.ReportKey("", u.String(), u.Fix())
 	}
 }
 
@@ -99,7 +74,7 @@ func (c *Config) Uncounted() (all []Uncounted) {
 			continue
 		}
 		seen := map[string]bool{}
-		for _, below := range c.Reach(id) {
+		for _, below := range references.Reach(c.Server, id) {
 			for _, u := range c.unpriced(below, below == id) {
 				if u.Model == "" || !seen[u.Model] {
 					u.Limited, seen[u.Model] = id, true
@@ -129,7 +104,7 @@ func (c *Config) unpriced(id string, inherited bool) (all []Uncounted) {
 	if a := c.Server.GetAgents()[id].GetA2A(); a != nil && a.CostPerTask == nil {
 		all = append(all, Uncounted{Agent: id})
 	}
-	models := c.modelsOf(id)
+	models := references.Models(c.Server, id)
 	if inherited {
 		models = append(models, c.inherited(id)...)
 	}
@@ -148,24 +123,10 @@ func (c *Config) inherited(id string) (all []string) {
 	if !inherits(c.Server.GetAgents()[id]) {
 		return nil
 	}
-	k := &checker{Config: c}
 	for _, team := range sorted(c.Server.GetTeams()) {
-		if slices.ContainsFunc(k.edges(team), func(e edge) bool { return e.to == id }) {
-			all = append(all, c.withFallbacks(leaderModel(c.Server.GetTeams()[team]))...)
+		if references.WorkTogether(c.Server, team, id) {
+			all = append(all, references.WithFallbacks(c.Server, modes.LeaderModel(c.Server.GetTeams()[team]))...)
 		}
-	}
-	return all
-}
-
-// modelsOf returns the models that an agent or a team uses itself, including their fallbacks.
-func (c *Config) modelsOf(id string) (all []string) {
-	t := c.Server.GetTeams()[id]
-	names := []string{c.Server.GetAgents()[id].GetModel(), leaderModel(t), t.GetSupervisor().GetRouter().GetModel(), t.GetBroadcast().GetModel()}
-	for _, r := range reviews(id, t) {
-		names = append(names, r.GetJudge().GetModel())
-	}
-	for _, name := range names {
-		all = append(all, c.withFallbacks(name)...)
 	}
 	return all
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 const guardedText = `version: v1
@@ -21,11 +23,11 @@ teams:
 const replySchema = "{\n  \"type\": \"object\"\n}\n"
 
 // guardedFile parses the file with an input guardrail and what the scripted agent has besides.
-func guardedFile(t *testing.T, input, scripted, schema string) (*Config, Faults) {
+func guardedFile(t *testing.T, input, scripted, schema string) (*Config, source.Faults) {
 	t.Helper()
 	text := strings.NewReplacer("INPUT", input, "SCRIPTED", scripted).Replace(guardedText)
 	c, err := Loader{Env: noEnv, Files: fstest.MapFS{"schemas/reply.json": {Data: []byte(schema)}}}.Parse("team.yaml", []byte(text))
-	var fs Faults
+	var fs source.Faults
 	if err != nil && !errors.As(err, &fs) {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 // TestManyUnknownNames: a document with thousands of names that are not defined, among thousands that are, is
@@ -26,7 +28,7 @@ func TestManyUnknownNames(t *testing.T) {
 	b.WriteString("    broadcast: {}\n")
 	fs := faultsOf(t, b.String())
 	last := fs[len(fs)-1]
-	if len(fs) != maxFaults+1 || !strings.HasSuffix(last.Message, " more faults are not listed") {
+	if len(fs) != source.MaxFaults+1 || !strings.HasSuffix(last.Message, " more faults are not listed") {
 		t.Errorf("%d faults, the last: %v", len(fs), last)
 	}
 	searched := 0
@@ -35,8 +37,8 @@ func TestManyUnknownNames(t *testing.T) {
 			searched++
 		}
 	}
-	if searched == 0 || searched > maxSearches {
-		t.Errorf("a similar name was searched for %d of %d faults, want at most %d", searched, len(fs), maxSearches)
+	if searched == 0 || searched > source.MaxSearches {
+		t.Errorf("a similar name was searched for %d of %d faults, want at most %d", searched, len(fs), source.MaxSearches)
 	}
 }
 

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/agentteams/team-server/internal/config/warnings"
 )
 
 // TestWhatPeopleWrite: what people write by mistake, or as in other systems, is one fault with the right place and the
@@ -43,17 +45,6 @@ func TestWhatPeopleWrite(t *testing.T) {
 	}
 }
 
-// TestAssigns: a single equals sign is found outside of texts only.
-func TestAssigns(t *testing.T) {
-	for text, want := range map[string]bool{
-		"turn = 1": true, "turn == 1": false, "a.text == 'x = y'": false, `a <= 1 && b >= 2 && c != "="`: false, "a == 1 && b = 2": true, "x=1": true, "true": false,
-	} {
-		if assigns.MatchString(text) != want {
-			t.Errorf("%s: %t", text, !want)
-		}
-	}
-}
-
 // TestDoubts: what is valid and probably not meant is said.
 func TestDoubts(t *testing.T) {
 	const head = "version: v1\nmodels: {m: {provider: openai, name: n, base_url: 'http://127.0.0.1:1/v1', api_key: k}}\nagents: {a: {model: m, instructions: i}, b: {description: d, model: m, instructions: i}}\n"
@@ -70,11 +61,11 @@ func TestDoubts(t *testing.T) {
 			t.Fatal(text, err)
 		}
 		got := ""
-		for _, d := range c.Doubts() {
+		for _, d := range warnings.Doubts(c.Server) {
 			got += d.Path
 		}
 		if got != want {
-			t.Errorf("%s: %v", text, c.Doubts())
+			t.Errorf("%s: %v", text, warnings.Doubts(c.Server))
 		}
 	}
 }

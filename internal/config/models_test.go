@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 // crew is a file with a model and an agent that uses it.
@@ -39,7 +41,7 @@ func TestProviders(t *testing.T) {
 			}
 			fs = faultsOf(t, strings.Replace(text, "fast: {provider: "+provider+", name: n}", "fast: {provider: "+provider+", file: x, base_url: \"http://x\", max_output_tokens: -1}", 1))
 			for _, want := range []string{provider + " model needs a name", "file belongs to scripted models", "max_output_tokens must be 1 or more"} {
-				if !slices.ContainsFunc(fs, func(f Fault) bool { return strings.Contains(f.Message, want) && f.Line == 3 }) {
+				if !slices.ContainsFunc(fs, func(f source.Fault) bool { return strings.Contains(f.Message, want) && f.Line == 3 }) {
 					t.Errorf("no %q in %v", want, fs)
 				}
 			}
@@ -59,7 +61,7 @@ func TestFallbackFaults(t *testing.T) {
 		{"{provider: openai, name: n, base_url: 'http://x', context_window: -1}", "context_window must be 1 or more"},
 	} {
 		fs := faultsOf(t, crew("  fast: "+c.fast+"\n  spare: {provider: openai, name: n, base_url: 'http://y'}"))
-		if !slices.ContainsFunc(fs, func(f Fault) bool { return f.Message == c.says && f.Line == 3 && f.Hint != "" }) {
+		if !slices.ContainsFunc(fs, func(f source.Fault) bool { return f.Message == c.says && f.Line == 3 && f.Hint != "" }) {
 			t.Errorf("%s: %v", c.says, fs)
 		}
 	}
@@ -245,7 +247,7 @@ agents:
 	}
 	for _, agent := range []string{"{scripted: {steps: [{echo: true}]}, settings: {seed: 1}}", "{instructions: Write., settings: {seed: 1}}"} {
 		fs := faultsOf(t, strings.Replace(fmt.Sprintf(base, "openai", "{}", ""), "{model: fast, }", agent, 1))
-		if !slices.ContainsFunc(fs, func(f Fault) bool {
+		if !slices.ContainsFunc(fs, func(f source.Fault) bool {
 			return f.Message == "settings are only allowed for an agent with a model of its own"
 		}) {
 			t.Errorf("%s: %v", agent, fs)

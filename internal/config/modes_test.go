@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// modes is a file with a team of each mode that is led or handed around.
-const modes = `version: v1
+// modesFile is a file with a team of each mode that is led or handed around.
+const modesFile = `version: v1
 models: {fast: {provider: openai, name: n, base_url: "http://127.0.0.1/v1"}}
 agents:
   a: {scripted: {steps: [{echo: true}]}}
@@ -70,7 +70,7 @@ func TestModes(t *testing.T) {
 		{"R-003-14 no leader to take a model from", "route: {model: fast}", "supervisor: {rules: [{id: r, when: \"true\", next: [c]}]}", `agent "c" has no model, and team "pick" has no leader`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			text := modes
+			text := modesFile
 			if strings.HasPrefix(tt.name, "R-003-14 no leader") {
 				text = strings.Replace(text, "  pick:\n    members: [{agent: a}", "  pick:\n    members: [{agent: c}", 1)
 			}

@@ -2,18 +2,39 @@ package config
 
 import (
 	"fmt"
+	"net/url"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config/references"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
-// recordMissing records, by entry, the variables and files that are missing, for Restore.
-func (c *Config) recordMissing(gaps []missing) {
+// provider names the environment variables that a model provider reads.
+type provider struct{ key, baseURL string }
+
+var providers = map[string]provider{
+	"openai":    {key: "OPENAI_API_KEY", baseURL: "OPENAI_BASE_URL"},
+	"anthropic": {key: "ANTHROPIC_API_KEY"},
+	"gemini":    {key: "GEMINI_API_KEY"},
+}
+
+// Connected reports whether a model can be called: it has a key or an endpoint of its own, or its
+// provider needs neither.
+func Connected(m *teamv1.ModelConfig) bool {
+	_, provided := providers[m.GetProvider()]
+	return !provided || m.GetApiKey() != "" || m.GetBaseUrl() != ""
+}
+
+// recordMissing records, by entry, the variables and files that are missing.
+func (c *Config) recordMissing(gaps []source.Missing) {
 	c.missingByID = map[[2]string]string{}
 	for _, g := range gaps {
-		if len(g.path) < 2 {
+		if len(g.Path) < 2 {
 			continue
 		}
-		section, _ := g.path[0].(string)
-		id, _ := g.path[1].(string)
-		c.missingByID[[2]string{section, id}] = g.name + ", which " + g.lack
+		section, _ := g.Path[0].(string)
+		id, _ := g.Path[1].(string)
+		c.missingByID[[2]string{section, id}] = g.Name + ", which " + g.Lack
 	}
 }
 
@@ -21,27 +42,22 @@ func (c *Config) recordMissing(gaps []missing) {
 // fills in the keys and addresses that models take from the environment.
 func (k *checker) needs() {
 	for _, g := range k.gaps {
-		subject := k.subject(g.path)
+		subject := k.subject(g.Path)
 		if subject == "" {
 			continue
 		}
-		hint := g.hint
-		if g.lack == unset && len(g.path) > 0 && g.path[0] == "models" {
+		hint := g.Hint
+		if g.Lack == source.Unset && len(g.Path) > 0 && g.Path[0] == "models" {
 			hint = "set it, or point the agent at a model with provider: scripted"
 		}
-		k.fault(g.node, fmt.Sprintf("%s needs %s, which %s", subject, g.name, g.lack), hint)
+		k.doc.NodeFault(g.Node, fmt.Sprintf("%s needs %s, which %s", subject, g.Name, g.Lack), hint)
 	}
-	k.keys()
-}
-
-// lacks reports whether a variable or file is missing anywhere in the entry.
-func (k *checker) lacks(section, id string) bool {
-	for _, g := range k.gaps {
-		if len(g.path) > 1 && g.path[0] == section && g.path[1] == id {
-			return true
+	for _, name := range sorted(k.Server.GetModels()) {
+		m := k.Server.GetModels()[name]
+		if p, ok := providers[m.GetProvider()]; ok {
+			k.key(name, m, p)
 		}
 	}
-	return false
 }
 
 // subject names what uses the value at path, or returns "" if it is unused.
@@ -52,7 +68,7 @@ func (k *checker) subject(path []any) string {
 	id, _ := path[1].(string)
 	switch path[0] {
 	case "models":
-		return k.user(id)
+		return k.user(references.Model, id)
 	case "agents":
 		if k.Used[id] {
 			return fmt.Sprintf("agent %q", id)
@@ -61,33 +77,36 @@ func (k *checker) subject(path []any) string {
 	case "teams":
 		return fmt.Sprintf("team %q", id)
 	case "tools":
-		return k.toolUser(id)
+		return k.user(references.Tool, id)
 	}
 	return "the server"
 }
 
-// user names a used agent or team that uses the model, or returns "".
-func (k *checker) user(model string) string {
-	for _, id := range sorted(k.Server.GetAgents()) {
-		if k.Used[id] && k.mayUse(k.Server.GetAgents()[id].GetModel(), model) {
-			return fmt.Sprintf("agent %q", id)
+// key fills in the key and address of a model. A key from the environment is never sent to an
+// address that the file names.
+func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
+	own, at := m.GetBaseUrl() != "", k.at("models", name, "provider")
+	if !own && p.baseURL != "" {
+		m.BaseUrl, _ = k.env(p.baseURL)
+		if user := k.user(references.Model, name); user != "" && m.GetBaseUrl() != "" && !isModelAddress(m.GetBaseUrl()) {
+			at.Fault(fmt.Sprintf("%s needs %s, which is not an http or https address without a user and query", user, p.baseURL), "for example http://127.0.0.1:8000/v1")
 		}
 	}
-	for _, id := range sorted(k.Server.GetTeams()) {
-		switch t := k.Server.GetTeams()[id]; {
-		case k.mayUse(t.GetSupervisor().GetRouter().GetModel(), model):
-			return fmt.Sprintf("the router of team %q", id)
-		case k.mayUse(leaderModel(t), model):
-			return fmt.Sprintf("the leader of team %q", id)
-		}
-		if k.Server.GetTeams()[id].GetBroadcast().GetModel() == model {
-			return fmt.Sprintf("the broadcast of team %q", id)
-		}
-		for _, r := range reviews(id, k.Server.GetTeams()[id]) {
-			if k.mayUse(r.GetJudge().GetModel(), model) {
-				return fmt.Sprintf("the judge of team %q", id)
-			}
-		}
+	if own || m.GetApiKey() != "" || k.missingByID[[2]string{"models", name}] != "" {
+		return
 	}
-	return ""
+	m.ApiKey, _ = k.env(p.key)
+	if m.GetApiKey() != "" || m.GetBaseUrl() != "" {
+		return
+	}
+	if user := k.user(references.Model, name); user != "" {
+		at.Fault(fmt.Sprintf("%s needs %s, which is not set", user, p.key), "set it, or point the agent at a model with provider: scripted")
+	}
+}
+
+// isModelAddress reports whether a URL can be the address of a model.
+func isModelAddress(raw string) bool {
+	u, err := url.Parse(raw)
+	_, _, bad := splitCard(raw)
+	return err == nil && bad == nil && (u.Scheme == "http" || u.Scheme == "https") && plain(u)
 }

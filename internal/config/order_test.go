@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
@@ -16,7 +17,7 @@ func inSteps(version, steps string) string {
 // planText is which step follows which.
 func planText(c *Config, id string) string {
 	var all []string
-	for _, s := range Plan(c.Server.GetTeams()[id]) {
+	for _, s := range modes.Plan(c.Server.GetTeams()[id]) {
 		all = append(all, strings.TrimRight(s.ID+"<"+strings.Join(s.After, ","), "<"))
 	}
 	return strings.Join(all, " ")
@@ -52,7 +53,7 @@ func TestC_02_S_18_StepsRunInTheOrderOfTheFile(t *testing.T) {
 			if got := planText(c, "t"); got != tt.want {
 				t.Errorf("it runs %s, want %s", got, tt.want)
 			}
-			if _, err := workflow.New(Workflow(c.Server.GetTeams()["t"])); err != nil {
+			if _, err := workflow.New(modes.Workflow(c.Server.GetTeams()["t"])); err != nil {
 				t.Error(err)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
@@ -34,27 +35,25 @@ type standIns struct {
 const noScript = "agents: {nobody: [{text: none}]}"
 
 // standIn replaces models and agents, before anything is checked.
-func (d *document) standIn(s *StandIns) standIns {
+func standIn(root *yaml.Node, s *StandIns) standIns {
 	in := standIns{played: map[string]Script{}, absent: map[string]bool{}}
 	if s == nil {
 		return in
 	}
-	if server, found := d.at("server"); found {
+	if server := source.Value(root, "server"); server != nil {
 		keep(server, "default_agent")
 	}
-	d.eachOf("tools", func(_ string, n *yaml.Node) {
-		if _, mcp := child(n, "mcp"); mcp != nil && mcp.Kind == yaml.MappingNode {
+	eachOf(root, "tools", func(_ string, n *yaml.Node) {
+		if mcp := source.Value(n, "mcp"); mcp != nil && mcp.Kind == yaml.MappingNode {
 			remove(mcp, "bearer") // the tool is never called
 		}
 	})
-	d.eachOf("models", func(name string, n *yaml.Node) { d.standInModel(&in, s, name, n) })
-	d.eachOf("agents", func(id string, n *yaml.Node) {
+	eachOf(root, "models", func(name string, n *yaml.Node) { in.model(s, name, n) })
+	eachOf(root, "agents", func(id string, n *yaml.Node) {
 		steps, replaced := s.Agents[id]
-		_, grpc := child(n, "grpc")
-		_, a2a := child(n, "a2a")
 		switch {
 		case replaced:
-		case grpc != nil || a2a != nil:
+		case source.Value(n, "grpc") != nil || source.Value(n, "a2a") != nil:
 			steps = parseNode("{steps: [{echo: true}]}")
 			in.absent[id] = true
 		default:
@@ -66,9 +65,9 @@ func (d *document) standIn(s *StandIns) standIns {
 	return in
 }
 
-func (d *document) standInModel(in *standIns, s *StandIns, name string, n *yaml.Node) {
+func (in *standIns) model(s *StandIns, name string, n *yaml.Node) {
 	script, replaced := s.Models[name]
-	_, provider := child(n, "provider")
+	provider := source.Value(n, "provider")
 	switch {
 	case replaced:
 	case provider == nil || provider.Value == "scripted":
@@ -104,14 +103,11 @@ func modelKey(name string) string { return "model " + name }
 // models by name, agents by id and tools by name, each sorted.
 func (c *Config) Absent(id string) (models, agents, tools []string) {
 	d := c.closure(id).GetConfig()
-	for _, a := range d.GetAgents() {
-		tools = append(tools, a.GetTools()...)
+	for name := range d.GetTools() {
+		if c.Server.GetTools()[name].GetMcp().GetUrl() != "" {
+			tools = append(tools, name)
+		}
 	}
-	for _, t := range d.GetTeams() {
-		tools = append(tools, Leader(t).GetTools()...)
-	}
-	slices.Sort(tools)
-	tools = slices.DeleteFunc(slices.Compact(tools), func(name string) bool { return c.Server.GetTools()[name].GetMcp().GetUrl() == "" })
 	for name := range d.GetModels() {
 		if c.absent[modelKey(name)] {
 			models = append(models, name)
@@ -122,6 +118,7 @@ func (c *Config) Absent(id string) (models, agents, tools []string) {
 			agents = append(agents, id)
 		}
 	}
+	slices.Sort(tools)
 	slices.Sort(models)
 	slices.Sort(agents)
 	return models, agents, tools
@@ -137,14 +134,10 @@ func (c *Config) Only(id string) (*Config, error) {
 }
 
 // eachOf calls f for each entry of a section that is a mapping.
-func (d *document) eachOf(section string, f func(key string, value *yaml.Node)) {
-	n, found := d.at(section)
-	if !found || n.Kind != yaml.MappingNode {
-		return
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i+1].Kind == yaml.MappingNode {
-			f(n.Content[i].Value, n.Content[i+1])
+func eachOf(root *yaml.Node, section string, f func(key string, value *yaml.Node)) {
+	for key, value := range source.Pairs(source.Value(root, section)) {
+		if value.Kind == yaml.MappingNode {
+			f(key.Value, value)
 		}
 	}
 }
@@ -161,9 +154,9 @@ func remove(n *yaml.Node, keys ...string) {
 
 func filter(n *yaml.Node, keep func(key string) bool) {
 	var kept []*yaml.Node
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if keep(n.Content[i].Value) {
-			kept = append(kept, n.Content[i], n.Content[i+1])
+	for key, value := range source.Pairs(n) {
+		if keep(key.Value) {
+			kept = append(kept, key, value)
 		}
 	}
 	n.Content = kept

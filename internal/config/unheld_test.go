@@ -9,6 +9,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
 )
 
@@ -46,7 +48,7 @@ teams:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.Unheld(); !slices.Equal(got, want) {
+		if got := warnings.Unheld(c.Server); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
@@ -54,7 +56,7 @@ teams:
 
 // TestApproveTool: what a condition may read otherwise than the tool needs approval.
 func TestApproveTool(t *testing.T) {
-	approve := config.ApproveTool(&teamv1.ApproveTools{Tools: []string{"pay_*"}, When: "has(arguments.amount) && arguments.amount > 100"})
+	approve := modes.ApproveTool(&teamv1.ApproveTools{Tools: []string{"pay_*"}, When: "has(arguments.amount) && arguments.amount > 100"})
 	for arguments, want := range map[string]bool{
 		`{"amount":100}`: false, `{"amount":101}`: true, `{}`: false, `{"x":{"a":1},"y":{"a":2},"z":["a","a"]}`: false,
 		`{"amount":100000,"amount":1}`: true, `{"amount":1,"Amount":100000}`: true, `{"sum":1,"\u017fum":100000}`: true, `{"x":[{"a":1,"A":2}]}`: true,

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/warnings"
 )
 
 // TestC_11_Unstaffed finds teams that cannot work since no member is enabled; none of
@@ -27,7 +28,7 @@ teams:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := c.Unstaffed(), []string{"teams.all.members", "teams.planned.members", "teams.rules.members", "teams.steps.members"}; !slices.Equal(got, want) {
+	if got, want := warnings.Unstaffed(c.Server), []string{"teams.all.members", "teams.planned.members", "teams.rules.members", "teams.steps.members"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

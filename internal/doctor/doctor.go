@@ -19,6 +19,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
@@ -162,10 +163,10 @@ func textOf(err error) string {
 // file returns the notes about a valid file that concern whether it works.
 func (r *run) file(context.Context) []Check {
 	var all []Check
-	for _, path := range r.Definition.Unheld() {
+	for _, path := range warnings.Unheld(r.Definition.Server) {
 		all = append(all, warning("file", "give one of these roles to a key or certificate client", "%s: %s", path, "no API key and no client certificate of the file has any of these roles")...)
 	}
-	for _, path := range r.Definition.Unstaffed() {
+	for _, path := range warnings.Unstaffed(r.Definition.Server) {
 		all = append(all, warning("file", "enable a member", "%s: no member is enabled, so the team rejects all requests", path)...)
 	}
 	if len(all) > 0 {
@@ -198,7 +199,7 @@ func (r *run) keys(context.Context) []Check {
 	var all []Check
 	for _, k := range keys {
 		name := "API key " + cmp.Or(k.GetName(), k.GetAccount())
-		until := config.KeyExpiry(k.GetExpires())
+		until, _ := time.Parse(time.RFC3339, k.GetExpires()) // the file was checked
 		switch left := until.Sub(r.Clock()); {
 		case until.IsZero():
 		case left <= 0:

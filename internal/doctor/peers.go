@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
@@ -167,7 +168,7 @@ func (r *run) tools() (jobs []job) {
 			for _, t := range s.Known() {
 				offered = append(offered, t.Spec().Name)
 			}
-			if pattern := config.Unmatched(r.Definition.Server.GetTools()[id].GetApprove(), offered); pattern != "" {
+			if pattern := modes.Unmatched(r.Definition.Server.GetTools()[id].GetApprove(), offered); pattern != "" {
 				return failed(name, "correct approve.tools", "approve.tools lists %q, which matches none of its tools: %s", pattern, strings.Join(offered, ", "))
 			}
 			return ok(name, "it offers tools: %d", len(offered))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/references"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -125,7 +126,7 @@ func (a *assembly) reuse(name string) error {
 // plan determines which agents an addition builds and which it uses from other revisions.
 func (a *assembly) plan(name string) (plan, error) {
 	p := plan{def: a.defs[name], ids: map[string]bool{}, have: map[string]*revision{}, from: map[string]*revision{"": a.base}}
-	for _, id := range p.def.Reach(p.def.Added(name)...) {
+	for _, id := range references.Reach(p.def.Server, p.def.Added(name)...) {
 		switch with := p.def.Addition(id); {
 		case with == name:
 			p.ids[id] = true

@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -47,7 +48,7 @@ func written(yaml string) (document, error) {
 		return document{}, tooLarge("yaml")
 	}
 	o, err := config.Addition{Name: "yaml", Data: []byte(yaml)}.Outline()
-	var faults config.Faults
+	var faults source.Faults
 	if errors.As(err, &faults) {
 		return document{}, invalid(violations(faults, place))
 	}
@@ -78,7 +79,7 @@ func rendered(idField, id string, c *teamv1.ServerConfig) (document, error) {
 }
 
 // field returns the request field that a fault of this document belongs to.
-func (d document) field(e *entry, f config.Fault) string {
+func (d document) field(e *entry, f source.Fault) string {
 	switch {
 	case f.File != e.ID:
 		return d.form() // the fault is in the configuration file
@@ -117,7 +118,7 @@ func (d document) form() string {
 }
 
 // place returns the position of a fault in YAML as a field name.
-func place(f config.Fault) string { return fmt.Sprintf("yaml:%d:%d", f.Line, f.Col) }
+func place(f source.Fault) string { return fmt.Sprintf("yaml:%d:%d", f.Line, f.Col) }
 
 // camel converts the name of a field to its JSON name.
 func camel(snake string) string {

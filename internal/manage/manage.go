@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/logs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -223,7 +224,7 @@ type change struct {
 	// decide returns the change to make to a state.
 	decide func(*state) (catalog.Change, error)
 	// field returns the request field for a fault of an entry that is put.
-	field func(*entry, config.Fault) string
+	field func(*entry, source.Fault) string
 	// dry only checks whether the change is possible.
 	dry bool
 	// action and subject are what the audit log records.
@@ -327,7 +328,7 @@ func invalid(faults []a2a.Violation) error {
 }
 
 // violations converts faults to violations; field returns the request field of a fault.
-func violations(faults config.Faults, field func(config.Fault) string) []a2a.Violation {
+func violations(faults source.Faults, field func(source.Fault) string) []a2a.Violation {
 	var list []a2a.Violation
 	for _, f := range faults {
 		v := a2a.Violation{Field: field(f), Description: f.Message}

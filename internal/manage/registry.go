@@ -11,6 +11,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -101,7 +102,7 @@ func (m *Manager) PlanOf(id, revision string) (items []*teamv1.WorkItem) {
 	if revision == "" || m.Revision(id) != revision {
 		return nil
 	}
-	for _, s := range config.Plan(m.Served().Server.GetTeams()[id]) {
+	for _, s := range modes.Plan(m.Served().Server.GetTeams()[id]) {
 		it := &teamv1.WorkItem{Title: s.ID, DependsOn: s.After}
 		if s.Member != "" { // otherwise a person does it
 			it.Assignee = &teamv1.BoardActor{Agent: s.Member}
@@ -114,7 +115,7 @@ func (m *Manager) PlanOf(id, revision string) (items []*teamv1.WorkItem) {
 // BoardOf implements board.Teams.
 func (m *Manager) BoardOf(ctx context.Context, id string) (members []string, has bool, err error) {
 	t, err := m.servedTeam(ctx, id)
-	return config.MemberIDs(t), t.GetBoard(), err
+	return modes.MemberIDs(t), t.GetBoard(), err
 }
 
 // Definition returns a team as it was when a run began, or the one that is served if revision is empty. A stored definition

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -33,7 +34,7 @@ type entry struct {
 	catalog.Entry                 // Data is the document, not its stored form
 	outline       *config.Outline // nil if the document cannot be parsed
 	def           *config.Config  // the file with this entry and those it refers to; nil if the entry is not served
-	faults        config.Faults   // why the entry is not served
+	faults        source.Faults   // why the entry is not served
 	unbuilt       bool            // the definition is valid but its agents could not be built
 }
 
@@ -117,7 +118,7 @@ func (e *entry) names(ids map[string]bool) bool {
 
 // load loads the file with an entry and those that it refers to, directly or indirectly. Referenced
 // entries that have faults of their own are left out.
-func (s *state) load(ctx context.Context, e *entry) (*config.Config, config.Faults) {
+func (s *state) load(ctx context.Context, e *entry) (*config.Config, source.Faults) {
 	others := s.named(e)
 	for {
 		var list []config.Addition
@@ -128,12 +129,12 @@ func (s *state) load(ctx context.Context, e *entry) (*config.Config, config.Faul
 		if err == nil {
 			return def, nil
 		}
-		var faults config.Faults
+		var faults source.Faults
 		if !errors.As(err, &faults) {
-			return nil, config.Faults{{File: e.ID, Message: err.Error()}}
+			return nil, source.Faults{{File: e.ID, Message: err.Error()}}
 		}
 		left := slices.DeleteFunc(slices.Clone(others), func(id string) bool {
-			return slices.ContainsFunc(faults, func(f config.Fault) bool { return f.File == id })
+			return slices.ContainsFunc(faults, func(f source.Fault) bool { return f.File == id })
 		})
 		if len(left) == len(others) {
 			return nil, faults
@@ -172,7 +173,7 @@ func (s *state) mayName(e, other *entry) bool { return s.open || e.Account == ot
 // leaveOut marks an entry as not served because it cannot be built.
 func (s *state) leaveOut(id string) {
 	e := *s.entries[id]
-	e.def, e.unbuilt, e.faults = nil, true, config.Faults{{File: id, Message: "its agents or their tools cannot be set up; see the log of the server"}}
+	e.def, e.unbuilt, e.faults = nil, true, source.Faults{{File: id, Message: "its agents or their tools cannot be set up; see the log of the server"}}
 	s.entries[id] = &e
 }
 
@@ -225,7 +226,7 @@ func (s *state) commit(version int64) {
 // fits returns an error if next has too many entries, if an entry that the change puts cannot be
 // served, or if an entry that was served no longer can be. field returns the field of the request
 // that a fault is about.
-func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fault) string) error {
+func (s *state) fits(next *state, c catalog.Change, field func(*entry, source.Fault) string) error {
 	for _, p := range c.Put {
 		if len(next.entries) > maxEntries || len(next.entries) > len(s.entries) && next.ofAccount(p.Account) > maxOfAccount {
 			return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
@@ -235,8 +236,8 @@ func (s *state) fits(next *state, c catalog.Change, field func(*entry, config.Fa
 	for _, p := range c.Put {
 		switch e := next.entries[p.ID]; {
 		case e.def != nil:
-		case slices.ContainsFunc(e.faults, func(f config.Fault) bool { return f.File == e.ID }):
-			return invalid(violations(e.faults, func(f config.Fault) string { return field(e, f) }))
+		case slices.ContainsFunc(e.faults, func(f source.Fault) bool { return f.File == e.ID }):
+			return invalid(violations(e.faults, func(f source.Fault) string { return field(e, f) }))
 		default:
 			return missingParts(e)
 		}

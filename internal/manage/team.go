@@ -13,7 +13,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/source"
+	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -140,12 +142,12 @@ func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
 	}
 	var list []*teamv1.TeamMember
 	health := m.health(ctx, id, true)
-	if config.Leader(def) != nil {
+	if modes.Leader(def) != nil {
 		list = append(list, &teamv1.TeamMember{
 			Id: id, Role: teamv1.TeamMember_ROLE_LEAD, Health: &teamv1.MemberHealth{Id: id, Healthy: true},
 		})
 	}
-	for _, member := range config.Members(def) {
+	for _, member := range modes.Members(def) {
 		one := &teamv1.TeamMember{
 			Id: cmp.Or(member.ID, member.Agent), AgentId: member.Agent, Role: teamv1.TeamMember_ROLE_MEMBER, RoleName: member.Role,
 		}
@@ -262,7 +264,7 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 	}
 	def := m.Served()
 	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.Revision(id)}
-	var broken config.Faults
+	var broken source.Faults
 	s := m.served.Load()
 	e := s.entries[id]
 	if e != nil && e.team() {
@@ -283,15 +285,15 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 		}
 		return t, nil
 	}
-	t.Description, t.Mode = c.GetDescription(), config.Mode(c)
+	t.Description, t.Mode = c.GetDescription(), modes.Name(c)
 	if c.GetName() != "" {
 		t.Name = c.GetName()
 	}
-	for _, l := range def.AdjustedOf(id) {
+	for _, l := range warnings.AdjustedOf(def.Server, id) {
 		t.Adjusted = append(t.Adjusted, &teamv1.AdjustedLimit{Path: l.Path, Set: l.Set, Effective: l.Effective, Because: l.Because})
 	}
-	t.Unheld = def.UnheldOf(id)
-	for _, s := range config.Plan(c) {
+	t.Unheld = warnings.UnheldOf(def.Server, id)
+	for _, s := range modes.Plan(c) {
 		t.Steps = append(t.Steps, &teamv1.TeamStep{Id: s.ID, Member: s.Member, After: s.After})
 	}
 	t.State = teamv1.TeamState_TEAM_STATE_READY

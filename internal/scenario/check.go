@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 // known reports replacements for models and agents that the configuration does not define.
@@ -17,12 +18,12 @@ func (r *reader) known(path []any, models map[string]*teamv1.ModelScript, agents
 	server := r.loaded.Server
 	for _, name := range sorted(models) {
 		if all := sorted(server.GetModels()); !slices.Contains(all, name) {
-			r.KeyFault(fmt.Sprintf("%s has no model %q", r.loaded.File, name), config.Suggest(name, all), slices.Concat(path, []any{"models", name})...)
+			r.KeyFault(fmt.Sprintf("%s has no model %q", r.loaded.File, name), source.Suggest(name, all), slices.Concat(path, []any{"models", name})...)
 		}
 	}
 	for _, id := range sorted(agents) {
 		if all := sorted(server.GetAgents()); !slices.Contains(all, id) {
-			r.KeyFault(fmt.Sprintf("%s has no agent %q", r.loaded.File, id), config.Suggest(id, all), slices.Concat(path, []any{"agents", id})...)
+			r.KeyFault(fmt.Sprintf("%s has no agent %q", r.loaded.File, id), source.Suggest(id, all), slices.Concat(path, []any{"agents", id})...)
 		}
 	}
 }
@@ -41,7 +42,7 @@ func (r *reader) check(s *Scenario) {
 		r.Fault("the scenario names no team, and "+s.def.File+" has no default agent", "add team: one of "+strings.Join(all, ", "), s.path...)
 		return
 	case team == nil && agent == nil:
-		r.Fault(fmt.Sprintf("%s has no team or agent %q", s.def.File, s.Team), config.Suggest(s.Team, all), r.teamPath(s)...)
+		r.Fault(fmt.Sprintf("%s has no team or agent %q", s.def.File, s.Team), source.Suggest(s.Team, all), r.teamPath(s)...)
 		return
 	case !s.def.Used[s.Team]:
 		r.Fault(fmt.Sprintf("agent %q is not served: no team uses it", s.Team), "ask a team", r.teamPath(s)...)
@@ -120,7 +121,7 @@ func (c *checks) lacks(what, name string) string {
 }
 
 func hint(name string, have []string) string {
-	return cmp.Or(config.Suggest(name, have), "the team has none; remove this")
+	return cmp.Or(source.Suggest(name, have), "the team has none; remove this")
 }
 
 // first returns the member that a path begins with.
@@ -142,7 +143,7 @@ func memberIDs(t *teamv1.TeamConfig) []string {
 	if t == nil {
 		return nil
 	}
-	for _, m := range config.Members(t) {
+	for _, m := range modes.Members(t) {
 		ids = append(ids, cmp.Or(m.ID, m.Agent))
 	}
 	return ids

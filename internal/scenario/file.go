@@ -16,6 +16,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
@@ -32,7 +33,7 @@ type File struct {
 	// Scenarios are in the order of the file.
 	Scenarios []*Scenario
 
-	source *config.Source
+	doc *source.Document
 }
 
 // Scenario is a conversation with a team and the expected results.
@@ -63,19 +64,19 @@ func (t *turn) want(path ...any) []any { return slices.Concat(t.path, []any{"wan
 type Loader = config.Loader
 
 // Load reads a test file and the configuration that it tests. If the file, its scripts or the
-// configuration are invalid, the error is config.Faults and holds all faults.
+// configuration are invalid, the error is source.Faults and holds all faults.
 func Load(l Loader, path string) (*File, error) {
 	var m teamv1.ScenarioFile
-	source, err := l.Read(path, &m)
+	doc, err := l.Read(path, &m)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{loader: l, Source: source, message: &m, file: &File{Path: path, source: source}}
+	r := &reader{loader: l, Document: doc, message: &m, file: &File{Path: path, doc: doc}}
 	if err := r.read(); err != nil && !errors.Is(err, errFaults) {
 		return nil, err
 	}
-	if faults := append(source.Faults(), r.faults...); len(faults) > 0 {
-		return nil, config.Tidy(faults)
+	if faults := append(doc.Faults(), r.faults...); len(faults) > 0 {
+		return nil, source.Tidy(faults)
 	}
 	return r.file, nil
 }
@@ -85,11 +86,11 @@ var errFaults = errors.New("the file is invalid")
 
 // reader reads one test file.
 type reader struct {
-	*config.Source
+	*source.Document
 	loader  Loader
 	message *teamv1.ScenarioFile
 	file    *File
-	faults  config.Faults // faults of scripts and of the configuration
+	faults  source.Faults // faults of scripts and of the configuration
 	loaded  *config.Config
 }
 
@@ -166,7 +167,7 @@ func (r *reader) load(s *config.StandIns) (*config.Config, error) {
 	l := r.loader
 	l.StandIns = s
 	def, err := l.Load(r.config())
-	var faults config.Faults
+	var faults source.Faults
 	if errors.As(err, &faults) {
 		r.faults = append(r.faults, faults...)
 		return nil, errFaults
@@ -183,7 +184,7 @@ func (r *reader) config() string {
 	if name := r.message.GetConfig(); name != "" {
 		return r.Path(name)
 	}
-	if name := strings.TrimSuffix(filepath.Base(r.File()), Suffix) + ".yaml"; r.loader.Exists(r.Path(name)) {
+	if name := strings.TrimSuffix(filepath.Base(r.Name), Suffix) + ".yaml"; r.loader.Exists(r.Path(name)) {
 		return r.Path(name)
 	}
 	return r.Path("team.yaml")
@@ -214,23 +215,23 @@ func (r *reader) standIns(path []any, common *config.StandIns, models map[string
 func (r *reader) script(m *teamv1.ModelScript, at []any) (config.Script, bool) {
 	if m.GetFile() == "" {
 		n := r.Node(at...)
-		source, err := yaml.Marshal(n)
+		data, err := yaml.Marshal(n)
 		if err != nil {
 			r.Fault("not a valid script: "+err.Error(), "correct it", at...)
 			return config.Script{}, false
 		}
-		s, err := scripted.ParseNode(r.File(), r.Data(), n)
-		return config.Script{Script: s, Source: source}, r.isValid(err, at, func(f scripted.Fault) { r.FaultAt(f.Line, f.Col, f.Message, f.Hint) })
+		s, err := scripted.ParseNode(r.Name, r.Data(), n)
+		return config.Script{Script: s, Source: data}, r.isValid(err, at, func(f scripted.Fault) { r.FaultAt(f.Line, f.Col, f.Message, f.Hint) })
 	}
 	file := append(slices.Clip(at), "file")
-	source, err := r.ReadFile(m.GetFile())
+	data, err := r.ReadFile(m.GetFile())
 	if err != nil {
-		r.Fault(fmt.Sprintf("script %q: %s", m.GetFile(), config.Unreadable(m.GetFile(), err).Message), "the path is relative to this file", file...)
+		r.Fault(fmt.Sprintf("script %q: %s", m.GetFile(), source.Unreadable(m.GetFile(), err).Message), "the path is relative to this file", file...)
 		return config.Script{}, false
 	}
-	s, err := scripted.Parse(r.Path(m.GetFile()), source)
-	text := config.NewText(source)
-	return config.Script{Script: s, Source: source}, r.isValid(err, file, func(f scripted.Fault) {
+	s, err := scripted.Parse(r.Path(m.GetFile()), data)
+	text := source.NewText(data)
+	return config.Script{Script: s, Source: data}, r.isValid(err, file, func(f scripted.Fault) {
 		r.faults = append(r.faults, text.Fault(f.File, f.Line, f.Col, f.Message, f.Hint))
 	})
 }

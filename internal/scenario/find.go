@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 // IsTest reports whether the name of a file is that of a test file.
@@ -17,19 +17,19 @@ func IsTest(path string) bool {
 
 // Find returns the test files for paths, sorted: the files themselves, and the test files in
 // folders and their subfolders. Names that begin with "." or "_", testdata and node_modules are
-// skipped. The error is config.Faults for paths without test files.
+// skipped. The error is source.Faults for paths without test files.
 func Find(paths ...string) ([]string, error) {
 	var files []string
-	var faults config.Faults
+	var faults source.Faults
 	for _, path := range paths {
 		found, err := find(path)
 		switch {
 		case err != nil:
-			faults = append(faults, config.Unreadable(path, err))
+			faults = append(faults, source.Unreadable(path, err))
 		case len(found) == 1 && !IsTest(found[0]):
-			faults = append(faults, config.Fault{File: path, Message: "not a test file", Hint: "name a file that ends in " + Suffix + ", or the folder it is in"})
+			faults = append(faults, source.Fault{File: path, Message: "not a test file", Hint: "name a file that ends in " + Suffix + ", or the folder it is in"})
 		case len(found) == 0:
-			faults = append(faults, config.Fault{File: path, Message: "the folder contains no test file", Hint: "create NAME" + Suffix + " beside team.yaml, or name a file"})
+			faults = append(faults, source.Fault{File: path, Message: "the folder contains no test file", Hint: "create NAME" + Suffix + " beside team.yaml, or name a file"})
 		}
 		files = append(files, found...)
 	}

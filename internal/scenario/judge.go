@@ -35,16 +35,16 @@ type judge struct {
 // failf adds a failure at a key of the expectation.
 func (j *judge) failf(key []any, why, format string, args ...any) {
 	path := j.turn.want(key...)
-	if !j.scenario.File.source.Has(path...) {
+	if !j.scenario.File.doc.Has(path...) {
 		path = j.turn.path
 	}
 	j.failures = append(j.failures, Failure{
-		File: j.scenario.File.Path, Line: j.scenario.File.source.Line(path...), Message: j.prefix + fmt.Sprintf(format, args...), Why: why,
+		File: j.scenario.File.Path, Line: j.scenario.File.doc.Line(path...), Message: j.prefix + fmt.Sprintf(format, args...), Why: why,
 	})
 }
 
 // has reports whether the expectation contains a key, even if its value is empty.
-func (j *judge) has(key string) bool { return j.scenario.File.source.Has(j.turn.want(key)...) }
+func (j *judge) has(key string) bool { return j.scenario.File.doc.Has(j.turn.want(key)...) }
 
 // all checks the whole expectation.
 func (j *judge) all() {
@@ -276,7 +276,7 @@ func (j *judge) spend(most *teamv1.SpendLimit) {
 		{"model_calls", float64(most.GetModelCalls()), float64(j.calls)},
 		{"tool_calls", float64(most.GetToolCalls()), float64(j.tools)},
 	} {
-		if j.scenario.File.source.Has(j.turn.want("at_most", m.key)...) && m.got > m.most {
+		if j.scenario.File.doc.Has(j.turn.want("at_most", m.key)...) && m.got > m.most {
 			j.failf([]any{"at_most", m.key}, "", "want at most %s %s, got %s", formatNumber(m.most), strings.ReplaceAll(m.key, "_", " "), formatNumber(m.got))
 		}
 	}

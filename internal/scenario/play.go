@@ -112,7 +112,7 @@ func (p *play) turn(ctx context.Context, j *judge) error {
 	}
 	if len(answers) > 0 {
 		j.failures = append(j.failures, Failure{
-			File: p.File.Path, Line: p.File.source.Line(append(j.turn.path[:len(j.turn.path):len(j.turn.path)], "answers")...),
+			File: p.File.Path, Line: p.File.doc.Line(append(j.turn.path[:len(j.turn.path):len(j.turn.path)], "answers")...),
 			Message: fmt.Sprintf("%sunused answer %s", j.prefix, quoted(answers[0])),
 		})
 	}

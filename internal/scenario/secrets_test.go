@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/scenario"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 )
@@ -137,7 +138,7 @@ func (p place) with(format, secret string) string {
 }
 
 // faultsOf returns the faults of a file with other content.
-func faultsOf(t *testing.T, files fstest.MapFS, name, text, secret string) config.Faults {
+func faultsOf(t *testing.T, files fstest.MapFS, name, text, secret string) source.Faults {
 	t.Helper()
 	l := config.Loader{Files: files, Env: func(name string) (string, bool) { return secret, name == "HIDDEN" }}
 	files[name] = &fstest.MapFile{Data: []byte(text)}
@@ -150,7 +151,7 @@ func faultsOf(t *testing.T, files fstest.MapFS, name, text, secret string) confi
 	default:
 		_, err = l.Parse(name, []byte(text))
 	}
-	var faults config.Faults
+	var faults source.Faults
 	if err != nil && !errors.As(err, &faults) {
 		t.Fatalf("%s: %v", name, err)
 	}

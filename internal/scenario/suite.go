@@ -8,20 +8,20 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 // maxConcurrent is the maximum number of scenarios that run concurrently. It does not depend on the
 // number of CPUs, because scenarios wait more than they compute.
 const maxConcurrent = 8
 
-// LoadAll reads test files. The error is config.Faults and holds the faults of all files.
+// LoadAll reads test files. The error is source.Faults and holds the faults of all files.
 func LoadAll(l Loader, paths []string) ([]*File, error) {
 	var files []*File
-	var faults config.Faults
+	var faults source.Faults
 	for _, path := range paths {
 		f, err := Load(l, path)
-		var own config.Faults
+		var own source.Faults
 		switch {
 		case errors.As(err, &own):
 			faults = append(faults, own...)
@@ -31,7 +31,7 @@ func LoadAll(l Loader, paths []string) ([]*File, error) {
 		files = append(files, f)
 	}
 	if len(faults) > 0 {
-		return nil, config.Tidy(faults)
+		return nil, source.Tidy(faults)
 	}
 	return files, nil
 }

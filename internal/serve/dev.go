@@ -15,6 +15,8 @@ import (
 	"github.com/agentteams/team-server/examples/demo"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/server"
@@ -59,7 +61,7 @@ func (d *Dev) load() (*config.Config, error) {
 }
 
 // check returns why dev does not listen on the addresses of a file and the flags.
-func (d *Dev) check(def *config.Config) (faults config.Faults) {
+func (d *Dev) check(def *config.Config) (faults source.Faults) {
 	s := settings.WithDefaults(def.Server.GetServer())
 	http, grpc := choose("http", d.HTTP, s.GetHttp()), choose("grpc", d.GRPC, s.GetGrpc())
 	metrics := choose("metrics", "", cmp.Or(s.GetMetrics(), Off))
@@ -211,8 +213,8 @@ func describe(id string, t *teamv1.TeamConfig) string {
 		return id
 	}
 	var members []string
-	for _, m := range config.Members(t) {
+	for _, m := range modes.Members(t) {
 		members = append(members, cmp.Or(m.ID, m.Agent))
 	}
-	return fmt.Sprintf("%-12s %-11s %s", id, config.Mode(t), strings.Join(slices.Compact(members), ", "))
+	return fmt.Sprintf("%-12s %-11s %s", id, modes.Name(t), strings.Join(slices.Compact(members), ", "))
 }

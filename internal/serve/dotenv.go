@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 )
 
 // Env holds the variables of a .env file. Variables of the process take precedence.
@@ -18,16 +18,16 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // ReadDotEnv reads a .env file: lines of the form NAME=value, optionally with export before the
 // name and quotes around the value, and # comments. A file that does not exist is treated as empty.
-// Faults are returned as config.Faults; they do not quote the file, which holds secrets.
+// Faults are returned as source.Faults; they do not quote the file, which holds secrets.
 func ReadDotEnv(path string) (Env, error) {
 	data, err := os.ReadFile(path) //nolint:gosec // the user's own file
 	if errors.Is(err, fs.ErrNotExist) {
 		return Env{}, nil
 	}
 	if err != nil {
-		return nil, config.Faults{config.Unreadable(path, err)}
+		return nil, source.Faults{source.Unreadable(path, err)}
 	}
-	env, faults := Env{}, config.Faults{}
+	env, faults := Env{}, source.Faults{}
 	for i, line := range strings.Split(strings.TrimPrefix(string(data), "\ufeff"), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -36,13 +36,13 @@ func ReadDotEnv(path string) (Env, error) {
 		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 		name = strings.TrimSpace(name)
 		if !ok || !variableName.MatchString(name) {
-			faults = append(faults, config.Fault{
+			faults = append(faults, source.Fault{
 				File: path, Line: i + 1, Col: 1, Message: "expected NAME=value", Hint: "a name consists of letters, digits and _, and does not begin with a digit",
 			})
 			continue
 		}
 		if value, ok = unquote(strings.TrimSpace(value)); !ok {
-			faults = append(faults, config.Fault{
+			faults = append(faults, source.Fault{
 				File: path, Line: i + 1, Col: 1, Message: "the closing quote is missing",
 				Hint: "close the quote at the end of the line; put comments on lines of their own",
 			})

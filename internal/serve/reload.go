@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -124,7 +125,7 @@ func (l *reloader) refuse(ctx context.Context, err error, signaled bool) {
 
 // faultsOf returns the faults of a configuration, each on one line with its place.
 func faultsOf(err error) []string {
-	var faults config.Faults
+	var faults source.Faults
 	if !errors.As(err, &faults) {
 		return []string{strings.Join(strings.Fields(err.Error()), " ")}
 	}

@@ -17,6 +17,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
+	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/internal/metrics"
 	bindings "github.com/agentteams/team-server/internal/server"
@@ -190,7 +192,7 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 
 // Check returns why Start would refuse a file, as far as that is known without starting a server: addresses
 // beyond loopback without authentication or TLS, equal addresses, and URLs of stores.
-func Check(def *config.Config, c Config) (faults config.Faults) {
+func Check(def *config.Config, c Config) (faults source.Faults) {
 	s := settings.WithDefaults(def.Server.GetServer())
 	add := func(of setting, err error) {
 		if err != nil {
@@ -227,8 +229,8 @@ func choose(name, flag, file string) setting {
 }
 
 // fault returns the fault of a setting.
-func (s setting) fault(def *config.Config, err error) config.Fault {
-	f := config.Fault{File: def.File, Message: s.key + ": " + err.Error()}
+func (s setting) fault(def *config.Config, err error) source.Fault {
+	f := source.Fault{File: def.File, Message: s.key + ": " + err.Error()}
 	if strings.HasPrefix(s.key, "--") {
 		f.File = "command line"
 	}
@@ -273,8 +275,8 @@ func (o resources) close() error {
 
 // warnUnheld logs each question whose required role no configured key or client has.
 func warnUnheld(def *config.Config, log *zap.Logger) {
-	for _, path := range def.Unheld() {
-		log.Warn(config.UnheldWarning, zap.String("path", path))
+	for _, path := range warnings.Unheld(def.Server) {
+		log.Warn(warnings.UnheldMessage, zap.String("path", path))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/transcript"
@@ -480,7 +481,7 @@ func TestDotEnv(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ReadDotEnv(path)
-		if !errors.As(err, new(config.Faults)) || !strings.Contains(err.Error(), ".env:2:1  the closing quote is missing") || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, new(source.Faults)) || !strings.Contains(err.Error(), ".env:2:1  the closing quote is missing") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
@@ -489,7 +490,7 @@ func TestDotEnv(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := ReadDotEnv(path)
-		if !errors.As(err, new(config.Faults)) || !strings.Contains(err.Error(), ".env:2:1  expected NAME=value") || strings.Contains(err.Error(), "secret") {
+		if !errors.As(err, new(source.Faults)) || !strings.Contains(err.Error(), ".env:2:1  expected NAME=value") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", line, err)
 		}
 	}

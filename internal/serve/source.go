@@ -1,6 +1,8 @@
 package serve
 
-import "github.com/agentteams/team-server/internal/config"
+import (
+	"github.com/agentteams/team-server/internal/config"
+)
 
 // Source is where the configuration of a server comes from. It is not safe for concurrent use.
 type Source struct {
@@ -15,7 +17,7 @@ type Source struct {
 }
 
 // Load reads the configuration, with all files that it refers to. If it is invalid, the error is of type
-// config.Faults.
+// source.Faults.
 func (s *Source) Load() (*config.Config, error) {
 	s.read = &readings{}
 	l := config.Loader{Files: s.read, Loopback: s.Loopback}

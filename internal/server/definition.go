@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -101,7 +101,7 @@ func (u *unknownKeys) object(o map[string]any, at string, d protoreflect.Message
 			return
 		case fd == nil:
 			key = fmt.Sprintf("%.64s", key)
-			u.found = append(u.found, a2a.Violation{Field: at + key, Description: "is unknown; " + config.Suggest(key, named)})
+			u.found = append(u.found, a2a.Violation{Field: at + key, Description: "is unknown; " + source.Suggest(key, named)})
 		case fd.Message() != nil && !fd.IsMap() && fd.Message().ParentFile().Package() != "google.protobuf":
 			u.check(o[key], at+key, fd.Message())
 		}

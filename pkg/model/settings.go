@@ -106,3 +106,8 @@ func patch(to map[string]any, by *structpb.Struct) {
 		}
 	}
 }
+
+// Path returns the path that the package of a provider appends to a base URL; "" for other providers.
+func Path(provider string) string {
+	return map[string]string{"openai": "/chat/completions", "anthropic": "/v1/messages", "gemini": "/v1beta"}[provider]
+}
