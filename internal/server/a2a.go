@@ -7,12 +7,12 @@ import (
 	"google.golang.org/grpc"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// taskService is the A2A service and the Agent service. gRPC calls the methods of streams here; JSON-RPC and REST call the
-// unexported ones of Server, because they write server-sent events.
+// taskService is the A2A service and the Agent service.
 type taskService struct {
 	Handler
 	s *Server
@@ -41,36 +41,32 @@ func (t taskService) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest)
 
 // SendStreamingMessage sends a message to an agent and streams the updates of its task.
 func (t taskService) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return t.s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return t.s.sendStreaming(ctx, req, begin, sendEncoded(ctx, send))
-	})
-}
-
-func (s *Server) sendStreaming(ctx context.Context, req *a2av1.SendMessageRequest, begin func(), send func(feed.Update) error) error {
-	open := func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
+	return stream(to, t.s, "SendStreamingMessage", req, func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
 			return nil, err
 		}
-		return s.h.SendStreamingMessage(a2a.WithCursor(ctx, after), req)
-	}
-	return stream(ctx, s, "SendStreamingMessage", req, open, begin, send)
+		return t.Handler.SendStreamingMessage(a2a.WithCursor(ctx, after), req)
+	})
 }
 
 // SubscribeToTask streams the updates of an existing task.
 func (t taskService) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return t.s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return t.s.subscribe(ctx, req, begin, sendEncoded(ctx, send))
-	})
-}
-
-func (s *Server) subscribe(ctx context.Context, req *a2av1.SubscribeToTaskRequest, begin func(), send func(feed.Update) error) error {
-	open := func(ctx context.Context, req *a2av1.SubscribeToTaskRequest) (iter.Seq2[feed.Update, error], error) {
+	return stream(to, t.s, "SubscribeToTask", req, func(ctx context.Context, req *a2av1.SubscribeToTaskRequest) (iter.Seq2[feed.Update, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
 			return nil, err
 		}
-		return s.h.SubscribeToTask(ctx, req, after)
-	}
-	return stream(ctx, s, "SubscribeToTask", req, open, begin, send)
+		return t.Handler.SubscribeToTask(ctx, req, after)
+	})
+}
+
+// ProcessStream sends one message to an agent and streams the events of its run.
+func (t taskService) ProcessStream(req *teamv1.ProcessStreamRequest, to grpc.ServerStreamingServer[teamv1.ProcessStreamResponse]) error {
+	return stream(to, t.s, "ProcessStream", req, func(ctx context.Context, req *teamv1.ProcessStreamRequest) (_ iter.Seq2[*teamv1.ProcessStreamResponse, error], err error) {
+		if req.After, err = inboundOf(ctx).behind(req.GetAfter()); err != nil {
+			return nil, err
+		}
+		return t.Handler.ProcessStream(ctx, req)
+	})
 }

@@ -81,12 +81,13 @@ func (s *Server) unary(ctx context.Context, method string, req proto.Message, do
 	return answer, err
 }
 
-// stream runs a streaming call: it calls open and sends the updates one after the other. It
-// calls begin once, as soon as open has succeeded, because the first update may take long.
-// If open fails, stream returns the error without calling begin.
-func stream[Req proto.Message, U any](ctx context.Context, s *Server, method string, req Req,
-	open func(context.Context, Req) (iter.Seq2[U, error], error), begin func(), send func(U) error,
+// stream runs a streaming call of any binding: it calls open and sends the updates one after the other. It sends the
+// headers as soon as open has succeeded, because the first update may take long. If open fails, stream returns the error
+// without having sent anything.
+func stream[Req proto.Message, U any](to grpc.ServerStream, s *Server, method string, req Req,
+	open func(context.Context, Req) (iter.Seq2[U, error], error),
 ) (err error) {
+	ctx := to.Context()
 	c := s.begin(ctx, method, true)
 	defer c.end(&err)
 	checked, err := c.check(c.ctx, req)
@@ -102,7 +103,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 	c.in.held.opened()
 	s.config.Metrics.Streams(ctx, method, c.in.binding, 1)
 	defer s.config.Metrics.Streams(ctx, method, c.in.binding, -1)
-	begin()
+	_ = to.SendHeader(nil) // the first send reports a caller that disconnected
 	recorded := c.in.record == nil
 	for u, err := range updates {
 		if err != nil {
@@ -115,7 +116,7 @@ func stream[Req proto.Message, U any](ctx context.Context, s *Server, method str
 		if err := c.in.held.sized(c.ctx, u); err != nil {
 			return err
 		}
-		err := send(u)
+		err := to.SendMsg(u)
 		if c.in.held.sent(); err != nil {
 			return err
 		}

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -69,8 +71,13 @@ func (s *Server) routes() []route {
 	var routes []route
 	for _, tenant := range []string{"", "/{tenant}"} {
 		routes = append(routes,
-			route{"POST", tenant + "/message:stream", s.serveSendStreaming},
-			route{"GET POST", tenant + "/tasks/{id=*}:subscribe", s.serveSubscribe},
+			route{"POST", tenant + "/message:stream", restStream(s, a2av1.A2AService_SendStreamingMessage_FullMethodName,
+				func(*a2av1.SendMessageRequest, map[string]string, url.Values) error { return nil })},
+			route{"GET POST", tenant + "/tasks/{id=*}:subscribe", restStream(s, a2av1.A2AService_SubscribeToTask_FullMethodName,
+				func(req *a2av1.SubscribeToTaskRequest, params map[string]string, _ url.Values) error {
+					req.Id = params["id"]
+					return nil
+				})},
 			route{"GET", tenant + "/tasks/{id=*}:cancel", s.wrongMethod},
 			route{"GET", tenant + cardPath, s.serveCard},
 			route{"OPTIONS", tenant + cardPath, preflight},
@@ -84,7 +91,14 @@ func (s *Server) routes() []route {
 	routes = append(routes, s.boardRoutes()...)
 	const agents = "/team/v1/agents/{agent_id}"
 	return append(routes,
-		route{"POST", agents + ":processStream", s.serveProcessStream},
+		route{"POST", agents + ":processStream", restStream(s, teamv1.AgentService_ProcessStream_FullMethodName,
+			func(req *teamv1.ProcessStreamRequest, params map[string]string, _ url.Values) error {
+				if req.GetRequest() == nil {
+					req.Request = &teamv1.ProcessRequest{}
+				}
+				req.Request.AgentId = params["agent_id"]
+				return nil
+			})},
 		route{"GET", agents + ":process", s.wrongMethod},
 		route{"GET", agents + ":processStream", s.wrongMethod},
 		route{"GET", agents + ":cancel", s.wrongMethod},

@@ -310,7 +310,10 @@ func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.Stre
 		}
 		defer leave()
 	}
-	return next(srv, stream)
+	if strings.HasPrefix(info.FullMethod, "/grpc.") { // brief limits the others
+		return next(srv, stream)
+	}
+	return s.runPaced(info.FullMethod, stream, func(to grpc.ServerStream) error { return next(srv, to) })
 }
 
 // headers returns the response headers that every call gets, as over HTTP.

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -38,16 +37,8 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 		s.serveRPCV03(w, r, req, params)
 	case ok:
 		s.callRPC(w, r, req, params)
-	case req.Method == "SendStreamingMessage":
-		in := &a2av1.SendMessageRequest{}
-		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.sendStreaming(ctx, in, begin, updates(ctx, send))
-		})
-	case req.Method == "SubscribeToTask":
-		in := &a2av1.SubscribeToTaskRequest{}
-		s.streamRPC(w, r, req, in, params, func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.subscribe(ctx, in, begin, updates(ctx, send))
-		})
+	case s.streams[rpcService+req.Method].handle != nil:
+		s.streamRPC(w, r, req, params)
 	default:
 		s.failRPC(w, r, req, noMethod(req.Method))
 	}
@@ -146,19 +137,14 @@ func (s *Server) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCReq
 	s.writeRPC(w, b)
 }
 
-func (s *Server) streamRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, in proto.Message, params map[string]string,
-	run streamFunc,
-) {
-	if err := readParams(req, in, params); err != nil {
-		s.failRPC(w, r, req, wire.Status(err))
-		return
-	}
+func (s *Server) streamRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
 	before, after := wire.RPCEnvelope(req.ID)
-	s.serveEvents(w, r, framing{
+	s.serveEvents(w, r, rpcService+req.Method, &eventStream{
+		receive: func(m any) error { return readParams(req, m, params) }, encode: encodeJSON,
 		before: before, after: after,
 		failure: func(st *status.Status) ([]byte, error) { return wire.RPCFailure(req.ID, wire.RPCErrorOf(st)) },
 		refuse:  func(st *status.Status) { s.failRPC(w, r, req, st) },
-	}, run)
+	})
 }
 
 func readParams(req wire.RPCRequest, v any, params map[string]string) error {

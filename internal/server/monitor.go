@@ -3,13 +3,11 @@ package server
 import (
 	"context"
 	"iter"
-	"net/http"
+	"net/url"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/wire"
 )
 
 // Monitor implements the monitor service, like *monitor.Monitor. The context carries the
@@ -39,73 +37,22 @@ func (s *Server) monitor() any {
 
 // WatchTeam streams a snapshot of a team and then its changes.
 func (s monitorService) WatchTeam(req *teamv1.WatchTeamRequest, to grpc.ServerStreamingServer[teamv1.WatchTeamResponse]) error {
-	return s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return s.watchTeam(ctx, req, begin, func(r *teamv1.WatchTeamResponse) error { return send(0, r) })
-	})
-}
-
-func (s monitorService) watchTeam(ctx context.Context, req *teamv1.WatchTeamRequest, begin func(), send func(*teamv1.WatchTeamResponse) error) error {
-	open := func(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
+	return stream(to, s.Server, "WatchTeam", req, func(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
 		if at := inboundOf(ctx).cursor; len(at) == 1 && at[0] != "" {
 			req.Cursor = at[0]
 		}
 		return s.Monitor.WatchTeam(ctx, req)
-	}
-	return stream(ctx, s.Server, "WatchTeam", req, open, begin, send)
+	})
 }
 
 // WatchTask streams the events of a task.
 func (s monitorService) WatchTask(req *teamv1.WatchTaskRequest, to grpc.ServerStreamingServer[teamv1.WatchTaskResponse]) error {
-	return s.runPaced(to, func(ctx context.Context, begin func(), send sendFunc) error {
-		return s.watchTask(ctx, req, begin, func(r *teamv1.WatchTaskResponse) error { return send(r.GetSeq(), r) })
-	})
-}
-
-func (s monitorService) watchTask(ctx context.Context, req *teamv1.WatchTaskRequest, begin func(), send func(*teamv1.WatchTaskResponse) error) error {
-	open := func(ctx context.Context, req *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error) {
-		after, err := inboundOf(ctx).behind(req.GetAfter())
-		if err != nil {
+	return stream(to, s.Server, "WatchTask", req, func(ctx context.Context, req *teamv1.WatchTaskRequest) (_ iter.Seq2[*teamv1.WatchTaskResponse, error], err error) {
+		if req.After, err = inboundOf(ctx).behind(req.GetAfter()); err != nil {
 			return nil, err
 		}
-		req.After = after
 		return s.Monitor.WatchTask(ctx, req)
-	}
-	return stream(ctx, s.Server, "WatchTask", req, open, begin, func(r *teamv1.WatchTaskResponse) error {
-		if r.GetSnapshot() != nil {
-			r, _ = Reduce(r, inboundOf(ctx).baseURL()).(*teamv1.WatchTaskResponse)
-		}
-		return send(r)
 	})
-}
-
-// serveWatchTeam serves WatchTeam as server-sent events whose ids are cursors.
-func (s monitorService) serveWatchTeam(w http.ResponseWriter, r *http.Request, params map[string]string) {
-	req := &teamv1.WatchTeamRequest{TeamId: params["team_id"], Cursor: r.URL.Query().Get("cursor")}
-	s.serveCursors(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send cursorFunc) error {
-		return s.watchTeam(ctx, req, begin, func(m *teamv1.WatchTeamResponse) error { return sendJSON(m, m.GetCursor(), send) })
-	})
-}
-
-// serveWatchTask serves WatchTask as server-sent events whose ids are sequence numbers.
-func (s monitorService) serveWatchTask(w http.ResponseWriter, r *http.Request, params map[string]string) {
-	after, err := number("after", r.URL.Query()["after"])
-	if err != nil {
-		s.fail(w, r, wire.Status(err))
-		return
-	}
-	req := &teamv1.WatchTaskRequest{TaskId: params["task_id"], After: after}
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.watchTask(ctx, req, begin, func(m *teamv1.WatchTaskResponse) error { return sendJSON(m, m.GetSeq(), send) })
-	})
-}
-
-// sendJSON encodes a message as JSON and sends it with an id.
-func sendJSON[ID any](m proto.Message, id ID, send func(ID, []byte) error) error {
-	data, err := wire.Marshal(m)
-	if err != nil {
-		return err
-	}
-	return send(id, data)
 }
 
 // monitorRoutes returns the routes of the streams, and one that rejects GET on the path of
@@ -115,10 +62,16 @@ func (s *Server) monitorRoutes() []route {
 		return nil
 	}
 	const base = "/team/v1/monitor"
-	m := monitorService{s.config.Monitor, s}
 	return []route{
-		{"GET", base + "/teams/{team_id}:watch", m.serveWatchTeam},
-		{"GET", base + "/tasks/{task_id}:watch", m.serveWatchTask},
+		{"GET", base + "/teams/{team_id}:watch", restStream(s, teamv1.MonitorService_WatchTeam_FullMethodName, func(req *teamv1.WatchTeamRequest, params map[string]string, query url.Values) error {
+			req.TeamId, req.Cursor = params["team_id"], query.Get("cursor")
+			return nil
+		})},
+		{"GET", base + "/tasks/{task_id}:watch", restStream(s, teamv1.MonitorService_WatchTask_FullMethodName, func(req *teamv1.WatchTaskRequest, params map[string]string, query url.Values) (err error) {
+			req.TaskId = params["task_id"]
+			req.After, err = number("after", query["after"])
+			return err
+		})},
 		{"GET", base + "/tasks/{task_id}:answer", s.wrongMethod},
 	}
 }

@@ -10,35 +10,23 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// sendFunc sends a message of a gRPC stream. seq is the cursor with which a reader can resume
-// after this message; 0 means that the message has none.
-type sendFunc func(seq int64, m any) error
-
-// sendEncoded returns a function that sends updates to a caller as protobuf, see encodeUpdate.
-func sendEncoded(ctx context.Context, send sendFunc) func(feed.Update) error {
-	return func(u feed.Update) error {
-		data, err := encodeUpdate(ctx, u, feed.FormProto, proto.Marshal)
-		if err != nil {
-			return err
-		}
-		return send(u.Seq, &frame{data: data})
-	}
-}
-
-// runPaced runs a stream in a goroutine of its own, and ends it if its reader accepts no
+// runPaced runs a streaming method in a goroutine of its own, and ends it if its reader accepts no
 // data for StallTime. Sending over gRPC has no timeout: a blocked send returns only
 // after the handler of the call has returned.
-func (s *Server) runPaced(to grpc.ServerStream, run func(ctx context.Context, begin func(), send sendFunc) error) error {
-	p := &pace{start: time.Now(), stall: s.config.StallTime}
+func (s *Server) runPaced(method string, to grpc.ServerStream, run func(to grpc.ServerStream) error) error {
+	p := &pace{ServerStream: to, start: time.Now(), stall: s.config.StallTime}
 	done := make(chan error, 1)
 	s.pacing.Go(func() {
-		begin := func() { _ = to.SendHeader(nil) } // the first send reports a caller that disconnected
-		done <- run(to.Context(), begin, func(seq int64, m any) error { return p.send(to, seq, m) })
+		var err error
+		defer func() { done <- err }()
+		defer s.recovered(method, &err)
+		err = run(p)
 	})
 	return s.watch(p, done)
 }
@@ -64,9 +52,10 @@ func (s *Server) watch(p *pace, done <-chan error) error {
 	}
 }
 
-// pace measures how long the reader of a stream takes to accept each message. It is safe
+// pace is a stream over gRPC. It measures how long its reader takes to accept each message. It is safe
 // for concurrent use.
 type pace struct {
+	grpc.ServerStream
 	start   time.Time
 	stall   time.Duration // how long a client may accept nothing
 	since   atomic.Int64  // when the current send began, in ns after start; 0 if none is running
@@ -74,44 +63,53 @@ type pace struct {
 	stalled atomic.Bool   // the stream was ended because of its reader
 }
 
-func (p *pace) send(to grpc.ServerStream, seq int64, m any) error {
-	m, err := p.framed(to.Context(), m)
+// SendMsg sends an update or another message of the stream.
+func (p *pace) SendMsg(message any) error {
+	ctx := p.Context()
+	m, err := p.encode(ctx, message)
 	if err != nil {
 		return err
 	}
 	p.since.Store(max(int64(time.Since(p.start)), 1))
-	err = to.SendMsg(m)
+	err = p.ServerStream.SendMsg(m)
 	p.since.Store(0)
-	switch {
+	switch seq := seqOf(message); {
 	case err == nil && seq != 0:
 		p.last.Store(seq)
 	case err != nil && p.stalled.Load():
 		return p.stallError()
-	case err != nil && to.Context().Err() != nil:
-		return context.Cause(to.Context())
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
 	return err
 }
 
-// framed returns a message for which memory is held as a frame, which holds it until it has been sent.
-func (p *pace) framed(ctx context.Context, m any) (any, error) {
+// encode returns what grpc-go sends of a message: a frame for an update, which its readers share, and for all that memory is
+// held for, which it holds until it has been sent.
+func (p *pace) encode(ctx context.Context, message any) (any, error) {
+	var f *frame
 	in := inboundOf(ctx)
-	release := in.held.takeUpdate()
-	if release == nil {
-		return m, nil
+	switch m := message.(type) {
+	case feed.Update:
+		data, err := encodeUpdate(ctx, m, feed.FormProto, proto.Marshal)
+		if err != nil {
+			return nil, err
+		}
+		f = &frame{data: data}
+	case *teamv1.WatchTaskResponse:
+		message = reduced(ctx, m)
 	}
-	f, ok := m.(*frame)
-	if message, is := m.(proto.Message); is {
-		data, err := proto.Marshal(message)
+	release := in.held.takeUpdate()
+	if m, ok := message.(proto.Message); ok && f == nil && release != nil {
+		data, err := proto.Marshal(m)
 		if err != nil {
 			release()
 			return nil, err
 		}
-		f, ok = &frame{data: data}, true
+		f = &frame{data: data}
 	}
-	if !ok {
-		release()
-		return m, nil
+	if f == nil {
+		return message, nil
 	}
 	f.sent, f.conn, f.stall = release, connOf(in.peer), p.stall
 	return f, nil

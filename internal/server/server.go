@@ -111,6 +111,7 @@ type Server struct {
 	calls       *calls
 	connections *connections
 	methods     map[string]method      // with one response, by full name
+	streams     map[string]streaming   // with a stream of responses, by full name
 	tasks       a2av1.A2AServiceClient // calls the A2A service
 	v03         map[string]unaryV03
 	cards       cards
@@ -150,7 +151,7 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampledRefusals(config.Log), open: openFiles(), calls: newCalls(config.Settings), connections: &connections{log: config.Log, settings: config.Settings}}
 	s.closing, s.close = context.WithCancelCause(context.Background())
-	s.methods, s.tasks = methodsOf(s.services()), a2av1.NewA2AServiceClient(local{s})
+	s.methods, s.streams, s.tasks = methodsOf(s.services()), streamsOf(s.services()), a2av1.NewA2AServiceClient(local{s})
 	s.v03 = unaryMethodsV03()
 	var err error
 	if s.openAPI, err = openAPI(config.Version); err != nil {

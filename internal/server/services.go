@@ -71,6 +71,23 @@ func methodsOf(all []service) map[string]method {
 	return methods
 }
 
+// streaming is a method with a stream of responses.
+type streaming struct {
+	on     any // implements the service
+	handle grpc.StreamHandler
+}
+
+// streamsOf returns the methods with a stream of responses by full name.
+func streamsOf(all []service) map[string]streaming {
+	streams := map[string]streaming{}
+	for _, of := range all {
+		for _, m := range of.desc.Streams {
+			streams["/"+of.desc.ServiceName+"/"+m.StreamName] = streaming{of.on, m.Handler}
+		}
+	}
+	return streams
+}
+
 // rpcService is how the full names of the methods begin that JSON-RPC serves.
 const rpcService = "/lf.a2a.v1.A2AService/"
 

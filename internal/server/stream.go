@@ -8,78 +8,67 @@ import (
 	"net/url"
 	"os"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// framing says how a binding encodes results and errors as server-sent events.
-type framing struct {
-	before, after []byte // put around the JSON of a result
-	failure       func(*status.Status) ([]byte, error)
-	kind          string // type of the event that carries an error
-	refuse        func(*status.Status)
+// eventStream is a streaming call over HTTP as its service sees it. It sends server-sent events, in the form that a binding
+// encodes. It implements grpc.ServerStream.
+type eventStream struct {
+	// receive decodes the request.
+	receive func(request any) error
+	// encode encodes a message of the stream, and waits for the memory to send it.
+	encode        func(ctx context.Context, message any) ([]byte, error)
+	before, after []byte // put around the JSON of a message
+	// failure encodes an error that ends the stream, which is sent as an event of this kind.
+	failure func(*status.Status) ([]byte, error)
+	kind    string
+	// refuse answers a call that fails before its stream begins.
+	refuse func(*status.Status)
+
+	ctx    context.Context //nolint:containedctx // that of the call, as in every grpc.ServerStream
+	begin  func() *wire.EventWriter
+	events *wire.EventWriter // nil until the stream begins
 }
 
-// eventFunc sends JSON as an event with a numeric id; 0 means no id.
-type eventFunc func(id int64, data []byte) error
+// Context implements grpc.ServerStream.
+func (e *eventStream) Context() context.Context { return e.ctx }
 
-// cursorFunc sends JSON as an event with a textual id; "" means no id.
-type cursorFunc func(id string, data []byte) error
+// SetHeader implements grpc.ServerStream. Headers are those of every answer over HTTP.
+func (*eventStream) SetHeader(metadata.MD) error { return nil }
 
-// framesFunc runs a stream. It calls begin once and then send for each message; it returns
-// an error without calling begin to reject the call.
-type framesFunc[S any] func(ctx context.Context, begin func(), send S) error
+// SetTrailer implements grpc.ServerStream.
+func (*eventStream) SetTrailer(metadata.MD) {}
 
-// streamFunc runs a stream of events with numeric ids.
-type streamFunc = framesFunc[eventFunc]
-
-// serveEvents writes a stream as server-sent events. If run fails without calling begin, the
-// error is answered as for other calls.
-func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, f framing, run streamFunc) {
-	serveFrames(s, w, r, f, run, func(to *wire.EventWriter) eventFunc {
-		return func(id int64, data []byte) error { return eventError(to.Event(id, "", f.before, data, f.after)) }
-	})
+// SendHeader begins the stream.
+func (e *eventStream) SendHeader(metadata.MD) error {
+	e.events = e.begin()
+	return nil
 }
 
-// serveCursors is like serveEvents, for events with textual ids.
-func (s *Server) serveCursors(w http.ResponseWriter, r *http.Request, f framing, run framesFunc[cursorFunc]) {
-	serveFrames(s, w, r, f, run, func(to *wire.EventWriter) cursorFunc {
-		return func(id string, data []byte) error { return eventError(to.EventAt(id, "", f.before, data, f.after)) }
-	})
-}
+// RecvMsg decodes the request.
+func (e *eventStream) RecvMsg(request any) error { return e.receive(request) }
 
-func serveFrames[ID any, S ~func(ID, []byte) error](s *Server, w http.ResponseWriter, r *http.Request, f framing, run framesFunc[S],
-	sending func(*wire.EventWriter) S,
-) {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	var events *wire.EventWriter
-	var send S
-	begin := func() {
-		events = wire.NewEventWriter(w, s.config.StallTime, cancel)
-		send = sending(events)
-	}
-	err := run(ctx, begin, func(id ID, data []byte) error { return send(id, data) })
-	if events == nil {
-		f.refuse(wire.Status(err))
-		return
-	}
-	defer events.Close()
+// SendMsg sends a message as an event. The error is SLOW_READER if the reader stalled, context.Canceled if it has
+// disconnected.
+func (e *eventStream) SendMsg(message any) error {
+	data, err := e.encode(e.ctx, message)
 	if err != nil {
-		s.failEvent(events, f, wire.Status(err))
+		return err
 	}
-}
-
-// eventError converts the error of writing an event: SLOW_READER if the reader stalled,
-// otherwise context.Canceled because the reader has disconnected.
-func eventError(err error) error {
+	if w, ok := message.(*teamv1.WatchTeamResponse); ok {
+		err = e.events.EventAt(w.GetCursor(), "", e.before, data, e.after)
+	} else {
+		err = e.events.Event(seqOf(message), "", e.before, data, e.after)
+	}
 	switch {
 	case err == nil:
 		return nil
@@ -89,85 +78,86 @@ func eventError(err error) error {
 	return fmt.Errorf("%w: %w", context.Canceled, err)
 }
 
-// failEvent sends the error that ends a stream as its last event.
-func (s *Server) failEvent(events *wire.EventWriter, f framing, st *status.Status) {
-	data, err := f.failure(st)
+// seqOf returns the sequence number after which a reader can resume behind a message of a stream, 0 if it has none.
+func seqOf(message any) int64 {
+	switch m := message.(type) {
+	case feed.Update:
+		return m.Seq
+	case *teamv1.ProcessStreamResponse:
+		return m.GetEvent().GetSeq()
+	case *teamv1.WatchTaskResponse:
+		return m.GetSeq()
+	}
+	return 0
+}
+
+// serveEvents serves a streaming method. An error before the stream begins is answered as for other calls; a later one is
+// the last event.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, name string, to *eventStream) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	to.ctx, to.begin = ctx, func() *wire.EventWriter { return wire.NewEventWriter(w, s.config.StallTime, cancel) }
+	m := s.streams[name]
+	err := m.handle(m.on, to)
+	if to.events == nil {
+		to.refuse(wire.Status(err))
+		return
+	}
+	defer to.events.Close()
 	if err == nil {
-		err = events.Event(0, f.kind, data)
+		return
+	}
+	data, err := to.failure(wire.Status(err))
+	if err == nil {
+		err = to.events.Event(0, to.kind, data)
 	}
 	if err != nil {
 		s.log.Debug("ending a stream", zap.Error(err))
 	}
 }
 
-// restFraming returns the framing of REST: messages as they are, and an error as an event
-// of type "error".
-func (s *Server) restFraming(w http.ResponseWriter, r *http.Request) framing {
-	return framing{
-		failure: func(st *status.Status) ([]byte, error) { return wire.RESTError(st, wire.HTTPStatus(st)) },
-		kind:    "error",
-		refuse:  func(st *status.Status) { s.fail(w, r, st) },
-	}
-}
-
-func (s *Server) serveSendStreaming(w http.ResponseWriter, r *http.Request, params map[string]string) {
-	req := &a2av1.SendMessageRequest{}
-	if !s.decode(w, r, req) {
-		return
-	}
-	if err := setTenant(req, params); err != nil {
-		s.fail(w, r, wire.Status(err))
-		return
-	}
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.sendStreaming(ctx, req, begin, updates(ctx, send))
-	})
-}
-
-func (s *Server) serveSubscribe(w http.ResponseWriter, r *http.Request, params map[string]string) {
-	req := &a2av1.SubscribeToTaskRequest{}
-	if !s.decode(w, r, req) {
-		return
-	}
-	if err := setTenant(req, params); err != nil {
-		s.fail(w, r, wire.Status(err))
-		return
-	}
-	req.Id = params["id"]
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.subscribe(ctx, req, begin, updates(ctx, send))
-	})
-}
-
-func (s *Server) serveProcessStream(w http.ResponseWriter, r *http.Request, params map[string]string) {
-	req := &teamv1.ProcessStreamRequest{}
-	if !s.decode(w, r, req) {
-		return
-	}
-	if req.GetRequest() == nil {
-		req.Request = &teamv1.ProcessRequest{}
-	}
-	req.Request.AgentId = params["agent_id"]
-	s.serveEvents(w, r, s.restFraming(w, r), func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.processStream(ctx, req, begin, func(p *teamv1.ProcessStreamResponse) error {
-			data, err := wire.Marshal(p)
-			if err != nil {
-				return err
-			}
-			return send(p.GetEvent().GetSeq(), data)
+// restStream returns the handler of a streaming method over REST, whose messages are events as they are. The request is in
+// the body; set adds what is in the path and the query.
+func restStream[Req proto.Message](s *Server, name string, set func(req Req, params map[string]string, query url.Values) error) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		s.serveEvents(w, r, name, &eventStream{
+			receive: func(request any) error {
+				req, ok := request.(Req)
+				if !ok {
+					return fmt.Errorf("decoding into %T", request)
+				}
+				if err := decode(r, req, params); err != nil {
+					return err
+				}
+				return set(req, params, r.URL.Query())
+			},
+			encode:  encodeJSON,
+			failure: func(st *status.Status) ([]byte, error) { return wire.RESTError(st, wire.HTTPStatus(st)) },
+			kind:    "error",
+			refuse:  func(st *status.Status) { s.fail(w, r, st) },
 		})
-	})
+	}
 }
 
-// updates returns a function that sends updates to a caller as JSON, see encodeUpdate.
-func updates(ctx context.Context, send eventFunc) func(feed.Update) error {
-	return func(u feed.Update) error {
-		data, err := encodeUpdate(ctx, u, feed.FormJSON, wire.Marshal)
-		if err != nil {
-			return err
-		}
-		return send(u.Seq, data)
+// encodeJSON encodes a message of a stream as JSON.
+func encodeJSON(ctx context.Context, message any) ([]byte, error) {
+	switch m := message.(type) {
+	case feed.Update:
+		return encodeUpdate(ctx, m, feed.FormJSON, wire.Marshal)
+	case *teamv1.WatchTaskResponse:
+		return wire.Marshal(reduced(ctx, m))
+	case proto.Message:
+		return wire.Marshal(m)
 	}
+	return nil, fmt.Errorf("rendering %T", message)
+}
+
+// reduced returns a message of WatchTask in the form that clients can read.
+func reduced(ctx context.Context, m *teamv1.WatchTaskResponse) proto.Message {
+	if m.GetSnapshot() == nil {
+		return m
+	}
+	return Reduce(m, inboundOf(ctx).baseURL())
 }
 
 // errReduced says that an update has parts to replace by URLs, which differ between its readers.
@@ -208,17 +198,16 @@ func encodeReduced(ctx context.Context, in *inbound, u feed.Update, encode func(
 	return encode(m)
 }
 
-// decode decodes the body into req, unless it is empty. If that fails, decode answers with
-// the error and returns false.
-func (s *Server) decode(w http.ResponseWriter, r *http.Request, req proto.Message) bool {
+// decode decodes the body, unless it is empty, and the tenant of the path into a request.
+func decode(r *http.Request, req proto.Message, params map[string]string) error {
 	b, err := readAll(r.Body) // the body is in memory
 	if err == nil && len(b) > 0 {
 		err = wire.Unmarshal(b, req)
 	}
 	if err != nil {
-		s.fail(w, r, wire.Status(err))
+		return err
 	}
-	return err == nil
+	return setTenant(req, params)
 }
 
 // setTenant sets the tenant of a request to that of its path. The error is INVALID_REQUEST

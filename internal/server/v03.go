@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
@@ -134,65 +136,51 @@ func (s *Server) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RP
 }
 
 func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
-	run, err := s.runV03(req.Method, a2av03.RPC, req.Params, params)
-	if err != nil {
-		s.failRPCV03(w, r, req, wire.Status(err))
-		return
-	}
 	before, after := wire.RPCEnvelope(req.ID)
-	s.serveEvents(w, r, framing{
+	s.serveEventsV03(w, r, req.Method, a2av03.RPC, req.Params, params, &eventStream{
 		before: before, after: after,
 		failure: func(st *status.Status) ([]byte, error) { return wire.RPCFailure(req.ID, a2av03.Error(st)) },
 		refuse:  func(st *status.Status) { s.failRPCV03(w, r, req, st) },
-	}, run)
+	})
 }
 
-// runV03 decodes the request of a streaming method and returns the function that runs the
-// stream.
-func (s *Server) runV03(method string, form a2av03.Form, body []byte, params map[string]string) (streamFunc, error) {
+// serveEventsV03 serves a streaming method of 0.3. The request and the messages of the stream are in the given form.
+func (s *Server) serveEventsV03(w http.ResponseWriter, r *http.Request, method string, form a2av03.Form, body []byte, params map[string]string, to *eventStream) {
+	name, read := a2av1.A2AService_SendStreamingMessage_FullMethodName, func() (proto.Message, error) { return form.ReadSend(body) }
 	if method == "tasks/resubscribe" {
-		req, err := a2av03.ReadResubscribe(body)
+		name, read = a2av1.A2AService_SubscribeToTask_FullMethodName, func() (proto.Message, error) { return a2av03.ReadResubscribe(body) }
+	}
+	to.receive = func(request any) error {
+		req, err := read()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := setTenant(req, params); err != nil {
-			return nil, err
+			return err
 		}
-		return func(ctx context.Context, begin func(), send eventFunc) error {
-			return s.subscribe(ctx, req, begin, updatesV03(ctx, form, send))
-		}, nil
+		return share(request, req)
 	}
-	req, err := form.ReadSend(body)
+	to.encode = func(ctx context.Context, message any) ([]byte, error) { return encodeV03(ctx, message, form) }
+	s.serveEvents(w, r, name, to)
+}
+
+// encodeV03 encodes an update for a caller in the given form. Readers cannot share an encoding here, because each event says
+// whether it is the last of its stream.
+func encodeV03(ctx context.Context, message any, form a2av03.Form) ([]byte, error) {
+	u, ok := message.(feed.Update)
+	if !ok {
+		return nil, fmt.Errorf("rendering %T", message)
+	}
+	in := inboundOf(ctx)
+	response, _ := Reduce(u.Response, in.baseURL()).(*a2av1.StreamResponse)
+	n, err := wire.Fits(response)
+	if err == nil {
+		err = in.held.updating(ctx, n)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if err := setTenant(req, params); err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, begin func(), send eventFunc) error {
-		return s.sendStreaming(ctx, req, begin, updatesV03(ctx, form, send))
-	}, nil
-}
-
-// updatesV03 returns a function that sends updates to a caller in the given form. Readers cannot share
-// an encoding here, because each event says whether it is the last of its stream.
-func updatesV03(ctx context.Context, form a2av03.Form, send eventFunc) func(feed.Update) error {
-	in := inboundOf(ctx)
-	return func(u feed.Update) error {
-		response, _ := Reduce(u.Response, in.baseURL()).(*a2av1.StreamResponse)
-		n, err := wire.Fits(response)
-		if err == nil {
-			err = in.held.updating(ctx, n)
-		}
-		if err != nil {
-			return err
-		}
-		data, err := form.WriteEvent(response, u.Last)
-		if err != nil {
-			return err
-		}
-		return send(u.Seq, data)
-	}
+	return form.WriteEvent(response, u.Last)
 }
 
 // failRPCV03 answers with an error. Clients that accept only events get it as the only

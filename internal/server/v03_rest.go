@@ -124,16 +124,11 @@ func (s *Server) streamV03(method string) func(http.ResponseWriter, *http.Reques
 				return
 			}
 		}
-		run, err := s.runV03(method, a2av03.REST, body, params)
-		if err != nil {
-			s.fail(w, r, wire.Status(err))
-			return
-		}
-		s.serveEvents(w, r, framing{
+		s.serveEventsV03(w, r, method, a2av03.REST, body, params, &eventStream{
 			failure: func(st *status.Status) ([]byte, error) { return a2av03.RESTError(st, wire.HTTPStatus(st)) },
 			kind:    "error",
 			refuse:  func(st *status.Status) { s.fail(w, r, st) },
-		}, run)
+		})
 	}
 }
 
