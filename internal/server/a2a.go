@@ -15,7 +15,7 @@ import (
 // taskService is the A2A service and the Agent service.
 type taskService struct {
 	Handler
-	s *Server
+	chain *Chain
 }
 
 // SendMessage sends a message to an agent. For a JSON-RPC notification it does not wait for
@@ -41,7 +41,7 @@ func (t taskService) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest)
 
 // SendStreamingMessage sends a message to an agent and streams the updates of its task.
 func (t taskService) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return stream(to, t.s, "SendStreamingMessage", req, func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
+	return stream(to, t.chain, "SendStreamingMessage", req, func(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
 			return nil, err
@@ -52,7 +52,7 @@ func (t taskService) SendStreamingMessage(req *a2av1.SendMessageRequest, to grpc
 
 // SubscribeToTask streams the updates of an existing task.
 func (t taskService) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.ServerStreamingServer[a2av1.StreamResponse]) error {
-	return stream(to, t.s, "SubscribeToTask", req, func(ctx context.Context, req *a2av1.SubscribeToTaskRequest) (iter.Seq2[feed.Update, error], error) {
+	return stream(to, t.chain, "SubscribeToTask", req, func(ctx context.Context, req *a2av1.SubscribeToTaskRequest) (iter.Seq2[feed.Update, error], error) {
 		after, err := inboundOf(ctx).after()
 		if err != nil {
 			return nil, err
@@ -63,7 +63,7 @@ func (t taskService) SubscribeToTask(req *a2av1.SubscribeToTaskRequest, to grpc.
 
 // ProcessStream sends one message to an agent and streams the events of its run.
 func (t taskService) ProcessStream(req *teamv1.ProcessStreamRequest, to grpc.ServerStreamingServer[teamv1.ProcessStreamResponse]) error {
-	return stream(to, t.s, "ProcessStream", req, func(ctx context.Context, req *teamv1.ProcessStreamRequest) (_ iter.Seq2[*teamv1.ProcessStreamResponse, error], err error) {
+	return stream(to, t.chain, "ProcessStream", req, func(ctx context.Context, req *teamv1.ProcessStreamRequest) (_ iter.Seq2[*teamv1.ProcessStreamResponse, error], err error) {
 		if req.After, err = inboundOf(ctx).behind(req.GetAfter()); err != nil {
 			return nil, err
 		}

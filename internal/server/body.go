@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
@@ -42,7 +45,7 @@ func readAll(r io.Reader) ([]byte, error) {
 // readBody wraps the handler of a route: it checks that the query has only known parameters and
 // names the same tenant as the path, and reads the body, whose media type, size and transfer
 // rate it checks.
-func (s *Server) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
+func (s *httpAPI) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		if isProbe(r, offered(r)) {
 			return
@@ -85,7 +88,7 @@ func (e *mediaError) Error() string {
 }
 
 // read reads the body of a request.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (s *httpAPI) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > wire.MaxBody {
 		return nil, wire.TooLarge(wire.MaxBody)
 	}
@@ -103,7 +106,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err != nil || media != wire.TypeJSON && (json || media != wire.TypeA2A && !isYAML) || encoding != "" {
 		return nil, &mediaError{sent: strings.TrimSpace(sent + " " + encoding), yaml: takesYAML(r), json: json}
 	}
-	in := s.uploadOf(inboundOf(r.Context()))
+	in := s.chain.uploadOf(inboundOf(r.Context()))
 	defer in.done()
 	if err := in.held.receive(r.Context(), r.ContentLength); err != nil {
 		return nil, err
@@ -155,4 +158,42 @@ func readAtRate(ctx context.Context, control *http.ResponseController, from io.R
 			return nil, wire.Invalid("", fmt.Sprintf("ended early, after %d bytes", all.Len()))
 		}
 	}
+}
+
+// typeYAML is the media type of a request whose body is the file of a team.
+const typeYAML = "application/yaml"
+
+// takesYAML reports whether a request may have a body of typeYAML: it creates or updates a
+// team.
+func takesYAML(r *http.Request) bool {
+	const teams = "/team/v1/teams"
+	return r.Method == http.MethodPost && r.URL.Path == teams || r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, teams+"/")
+}
+
+// yamlBody reports whether the body of a request is a YAML file that the request may have.
+func yamlBody(r *http.Request) bool {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && media == typeYAML && takesYAML(r)
+}
+
+// teamRequest returns the JSON of a request whose body is a YAML file and whose other
+// fields are in the query.
+func teamRequest(r *http.Request, file []byte) ([]byte, error) {
+	if !utf8.Valid(file) {
+		return nil, wire.Invalid("yaml", "must be UTF-8")
+	}
+	fields := map[string]any{"yaml": string(file)}
+	for name, values := range r.URL.Query() {
+		switch name {
+		case "etag":
+			fields[name] = values[0]
+		case "validate_only", "validateOnly":
+			dry, err := strconv.ParseBool(values[0])
+			if err != nil {
+				return nil, wire.Invalid("validateOnly", "must be true or false")
+			}
+			fields["validateOnly"] = dry
+		}
+	}
+	return json.Marshal(fields)
 }

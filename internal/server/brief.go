@@ -34,7 +34,7 @@ const (
 // whole server, so the calls of these services read their messages themselves.
 type briefServices struct {
 	*grpc.Server
-	s *Server
+	s *grpcAPI
 }
 
 // RegisterService registers a service with all its methods as streams, which makes no
@@ -65,7 +65,7 @@ func (b briefServices) RegisterService(d *grpc.ServiceDesc, impl any) {
 // briefStream receives messages of at most maxBrief bytes.
 type briefStream struct {
 	grpc.ServerStream
-	s      *Server
+	s      *grpcAPI
 	single bool // the caller sends exactly one message
 	begun  bool // the first message has been requested
 }

@@ -10,8 +10,10 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -20,11 +22,59 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/audit"
+	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
+
+// Config configures a Chain. Only Settings is required; what is nil is not checked, limited or measured.
+type ChainConfig struct {
+	Settings        *settings.Live
+	Auth            auth.Authenticator
+	Use             Use
+	Memory          *inflight.Budget
+	Refused         *audit.Refusals
+	Metrics         *metrics.Calls
+	Traces          *tracing.Tracer
+	RecheckInterval time.Duration
+	Log             *zap.Logger
+}
+
+// Chain does what the calls of all bindings have in common: it identifies callers, checks and counts calls, and records
+// how they end. It is safe for concurrent use.
+type Chain struct {
+	config ChainConfig
+	log    *zap.Logger
+	// refusals logs some of the callers that are refused.
+	refusals *zap.Logger
+	sampled  atomic.Pointer[sampled]
+	calls    *calls
+	rechecks rechecks
+	closing  context.Context //nolint:containedctx // canceled with cause ErrShutdown when the server stops
+	close    context.CancelCauseFunc
+}
+
+// NewChain returns a Chain.
+func NewChain(config ChainConfig) *Chain {
+	c := &Chain{config: config, log: config.Log, refusals: sampledRefusals(config.Log), calls: newCalls(config.Settings)}
+	c.closing, c.close = context.WithCancelCause(context.Background())
+	return c
+}
+
+// Closing is canceled with the cause ErrShutdown by Close.
+func (s *Chain) Closing() context.Context { return s.closing }
+
+// Close ends streams and calls that wait for work.
+func (s *Chain) Close() { s.close(agent.ErrShutdown) }
+
+// Authenticates reports whether callers are authenticated. Otherwise each is local/local.
+func (s *Chain) Authenticates() bool { return s.config.Auth != nil }
 
 const (
 	// quickTime is the timeout of a call that does not wait for an agent's work.
@@ -37,7 +87,7 @@ const (
 // call is one call of any binding. It does what all calls have in common: recover from
 // panics, record, authenticate, check the version and the limits, and convert errors.
 type call struct {
-	server *Server
+	chain  *Chain
 	method string
 	in     *inbound
 	ctx    context.Context
@@ -52,7 +102,7 @@ var lasting = map[string]bool{"SendMessage": true, "CancelTask": true, "Process"
 
 // unary runs a call with one response. If it waits for work to end, its timeout is maxTime instead of quickTime, and it is
 // canceled when the server stops.
-func (s *Server) unary(ctx context.Context, method string, req proto.Message, do grpc.UnaryHandler) (resp any, err error) {
+func (s *Chain) unary(ctx context.Context, method string, req proto.Message, do grpc.UnaryHandler) (resp any, err error) {
 	lasts, wait := lasting[method], quickTime
 	if lasts {
 		wait = maxTime
@@ -84,7 +134,7 @@ func (s *Server) unary(ctx context.Context, method string, req proto.Message, do
 // stream runs a streaming call of any binding: it calls open and sends the updates one after the other. It sends the
 // headers as soon as open has succeeded, because the first update may take long. If open fails, stream returns the error
 // without having sent anything.
-func stream[Req proto.Message, U any](to grpc.ServerStream, s *Server, method string, req Req,
+func stream[Req proto.Message, U any](to grpc.ServerStream, s *Chain, method string, req Req,
 	open func(context.Context, Req) (iter.Seq2[U, error], error),
 ) (err error) {
 	ctx := to.Context()
@@ -124,8 +174,8 @@ func stream[Req proto.Message, U any](to grpc.ServerStream, s *Server, method st
 	return context.Cause(c.ctx)
 }
 
-func (s *Server) begin(ctx context.Context, method string, lasts bool) *call {
-	c := &call{server: s, method: method, in: inboundOf(ctx)}
+func (s *Chain) begin(ctx context.Context, method string, lasts bool) *call {
+	c := &call{chain: s, method: method, in: inboundOf(ctx)}
 	ctx, c.span = s.config.Traces.Request(ctx, method, c.in.binding, c.in.caller, c.in.trace)
 	c.in.record.setCall(method, c.span)
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
@@ -182,10 +232,10 @@ func (c *call) count() error {
 		return nil
 	}
 	who := *c.in.caller
-	if err := c.server.calls.enter(who); err != nil {
+	if err := c.chain.calls.enter(who); err != nil {
 		return err
 	}
-	c.leave = func() { c.server.calls.leave(who) }
+	c.leave = func() { c.chain.calls.leave(who) }
 	return nil
 }
 
@@ -242,6 +292,28 @@ func (c *call) endSpan(st *status.Status) {
 		reason = cmp.Or(wire.InfoOf(st).GetReason(), st.Code().String())
 	}
 	c.span.End(st.Code().String(), reason, isFailure(st.Code()))
+}
+
+// aroundCall runs the checks of unary around the implementation of a method. It implements grpc.UnaryServerInterceptor.
+func (s *Chain) aroundCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	m, ok := req.(proto.Message)
+	if !ok {
+		return nil, wire.Status(fmt.Errorf("calling with %T", req)).Err()
+	}
+	return s.unary(ctx, info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:], m, next)
+}
+
+// recovered recovers from a panic and sets err. It must be deferred. It handles panics of the
+// code around a call; the call itself recovers from its own.
+func (s *Chain) recovered(method string, err *error) {
+	if p := recover(); p != nil {
+		s.logPanic(method, p)
+		*err = wire.Status(errors.New("panic")).Err()
+	}
+}
+
+func (s *Chain) logPanic(where string, p any) {
+	s.log.Error("panic", zap.String("in", where), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 }
 
 // isContext reports whether err is the error of a context, whose cause is more precise.

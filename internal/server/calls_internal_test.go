@@ -38,7 +38,7 @@ func TestP21_CallsAreShared(t *testing.T) {
 	if n := fill(bob); n < 500 {
 		t.Errorf("after the first has ended, the other principal gets %d calls", n)
 	}
-	s := &Server{calls: newCalls(settings.Of(&teamv1.ServerSettings{Limits: &teamv1.LimitSettings{MaxCalls: proto.Int32(1)}}))}
+	s := &Chain{calls: newCalls(settings.Of(&teamv1.ServerSettings{Limits: &teamv1.LimitSettings{MaxCalls: proto.Int32(1)}}))}
 	_ = s.calls.enter(ann)
 	operator := a2a.Caller{Account: "acme", Principal: "root", Permissions: a2a.EveryPermission}
 	if s.checkCalls(&inbound{caller: &ann}) == nil || s.checkCalls(&inbound{caller: &operator}) != nil {

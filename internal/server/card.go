@@ -52,13 +52,13 @@ func tagOf(b []byte) string {
 
 // serveCard serves the card of an agent, whatever protocol version the request names. Public cards
 // need no authentication, and pages of every origin may read them.
-func (s *Server) serveCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
+func (s *httpAPI) serveCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	in := *inboundOf(r.Context())
 	in.open, in.version = true, nil
 	req := &a2av1.GetExtendedAgentCardRequest{Tenant: params["tenant"]}
 	public := false
-	resp, err := s.unary(withInbound(r.Context(), &in), "AgentCard", req, func(ctx context.Context, _ any) (card any, err error) {
-		card, public, err = s.h.Card(ctx, req.GetTenant())
+	resp, err := s.chain.unary(withInbound(r.Context(), &in), "AgentCard", req, func(ctx context.Context, _ any) (card any, err error) {
+		card, public, err = s.table.Handler.Card(ctx, req.GetTenant())
 		return card, err
 	})
 	card, _ := resp.(*a2av1.AgentCard)
@@ -107,7 +107,7 @@ func writeCached(w http.ResponseWriter, r *http.Request, v cardVersion, b []byte
 const jwksPath = "/.well-known/jwks.json"
 
 // serveJWKS serves the public keys of signed cards, if cards are signed.
-func (s *Server) serveJWKS(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+func (s *httpAPI) serveJWKS(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	allowAllOrigins(w.Header())
 	signer := inboundOf(r.Context()).settings.Signer
 	if signer == nil {

@@ -21,15 +21,15 @@ const contractBase = "/team/v1/contract/"
 
 func isContract(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, contractBase) }
 
-func (s *Server) contractRoutes() []route {
-	c := teamv1.NewCollaborationServiceClient(local{s})
+func (s *httpAPI) contractRoutes() []route {
+	c := teamv1.NewCollaborationServiceClient(s.table.conn())
 	routes := []route{
 		{"POST", contractBase + "start_collaboration", contract(s, collab.ReadStart, c.StartCollaboration, collab.RenderStart)},
 		{"POST", contractBase + "get_collaboration_status", contract(s, collab.ReadStatus, c.GetCollaborationStatus, collab.RenderStatus)},
 		{"POST", contractBase + "stop_collaboration", contract(s, collab.ReadStop, c.StopCollaboration, collab.RenderStop)},
 	}
-	if s.config.Teams != nil {
-		routes = append(routes, route{"POST", contractBase + "create_team", contract(s, readTeam, teamv1.NewTeamServiceClient(local{s}).CreateTeam, collab.RenderTeam)})
+	if s.table.Teams != nil {
+		routes = append(routes, route{"POST", contractBase + "create_team", contract(s, readTeam, teamv1.NewTeamServiceClient(s.table.conn()).CreateTeam, collab.RenderTeam)})
 	}
 	return routes
 }
@@ -47,7 +47,7 @@ func readTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
 
 // contract returns the handler of a contract call: read converts the body to a request, and
 // render converts the response to a body.
-func contract[Req, Resp, Body any](s *Server, read func(*structpb.Struct) (Req, error), call func(context.Context, Req, ...grpc.CallOption) (Resp, error), render func(Resp) Body) runtime.HandlerFunc {
+func contract[Req, Resp, Body any](s *httpAPI, read func(*structpb.Struct) (Req, error), call func(context.Context, Req, ...grpc.CallOption) (Resp, error), render func(Resp) Body) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 		resp, err := func() (resp Resp, err error) {
 			b, err := readAll(r.Body)

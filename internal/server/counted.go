@@ -106,8 +106,9 @@ func (c *counted) stalled() {
 // unsent is data that a transport of grpc-go has. It implements mem.BufferPool, because a transport gives the
 // pieces that it has sent back to their pool. It is safe for concurrent use.
 type unsent struct {
-	frame *frame
-	end   func() // releases the memory; further calls do nothing
+	conn  *counted      // over which it is sent
+	stall time.Duration // how long the client may take to accept any of it
+	end   func()        // releases the memory; further calls do nothing
 
 	mu    sync.Mutex
 	left  int         // pieces that are not sent; guarded by mu
@@ -118,28 +119,25 @@ type unsent struct {
 // sentPiece is the size of the pieces in which data is given to a transport, as wire.EventWriter does over HTTP.
 const sentPiece = 64 << 10
 
-func newUnsent(f *frame) *unsent {
-	u := &unsent{frame: f}
+// buffers returns data for the transport of a connection, of which each piece is given back when it has been sent. sent is
+// called when the transport no longer needs any of it. If the client accepts nothing for longer than twice stall, the
+// connection is closed.
+func (c *counted) buffers(data []byte, stall time.Duration, sent func()) mem.BufferSlice {
+	u := &unsent{conn: c, stall: stall}
 	u.end = sync.OnceFunc(func() {
-		f.conn.remove(u)
-		f.sent()
+		c.remove(u)
+		sent()
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if u.timer != nil {
 			u.timer.Stop()
 		}
 	})
-	return u
-}
-
-// buffers returns the data, of which each piece is given back when it has been sent.
-func (u *unsent) buffers() mem.BufferSlice {
-	data := u.frame.data
 	pieces := max(len(data)/sentPiece, 1)
 	list := make(mem.BufferSlice, pieces)
 	u.mu.Lock()
 	u.left = pieces
-	u.timer = time.AfterFunc(2*u.frame.stall, u.check) // later than the end of a stream that tells its client
+	u.timer = time.AfterFunc(2*stall, u.check) // later than the end of a stream that tells its client
 	u.mu.Unlock()
 	for i := range list {
 		end := (i + 1) * sentPiece
@@ -149,7 +147,7 @@ func (u *unsent) buffers() mem.BufferSlice {
 		piece := data[i*sentPiece : end : end]
 		list[i] = mem.NewBuffer(&piece, u)
 	}
-	if !u.frame.conn.add(u) {
+	if !c.add(u) {
 		u.end()
 	}
 	return list
@@ -179,10 +177,10 @@ func (u *unsent) check() {
 	sent, left := u.sent, u.left
 	u.sent = false
 	if sent && left > 0 {
-		u.timer.Reset(u.frame.stall)
+		u.timer.Reset(u.stall)
 	}
 	u.mu.Unlock()
 	if !sent && left > 0 {
-		u.frame.conn.stalled()
+		u.conn.stalled()
 	}
 }

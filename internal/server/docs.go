@@ -52,20 +52,20 @@ func openAPI(version string) ([]byte, error) {
 }
 
 // serveOpenAPI serves the description of the REST API.
-func (s *Server) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
+func (s *pages) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	allowAllOrigins(w.Header())
 	s.asset(w, "application/json", s.openAPI)
 }
 
 // serveDocs serves the documentation page and its files.
-func (s *Server) serveDocs(w http.ResponseWriter, r *http.Request, params map[string]string) {
+func (s *pages) serveDocs(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	name := params["file"]
 	if name == "" {
 		name = "index.html"
 	}
 	b, err := docsFiles.ReadFile("docs/" + name)
 	if err != nil {
-		s.failWith(w, r, wire.NotServed("there is no file with this name"), http.StatusNotFound)
+		s.config.Fail(w, r, wire.NotServed("there is no file with this name"), http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Security-Policy", docsPolicy)
@@ -74,7 +74,7 @@ func (s *Server) serveDocs(w http.ResponseWriter, r *http.Request, params map[st
 
 // asset writes a file that is part of the program, is public, and may be cached for five
 // minutes.
-func (s *Server) asset(w http.ResponseWriter, media string, b []byte) {
+func (s *pages) asset(w http.ResponseWriter, media string, b []byte) {
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "public, max-age=300")

@@ -21,15 +21,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
 // newGateway returns the HTTP routes: the generated ones for calls with one response, and
 // those of this package for streams, JSON-RPC, cards, parts, health and documents. If two
 // routes match a request, the one registered later wins.
-func (s *Server) newGateway() (*runtime.ServeMux, error) {
+func (s *httpAPI) newGateway() (*runtime.ServeMux, error) {
 	nothing := func(string) (string, bool) { return "", false } // inbound.go reads the headers
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{wire.TypeJSON}),
@@ -46,8 +44,8 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 		runtime.WithMiddlewares(s.readBody),
 		runtime.WithForwardResponseOption(setPrivate),
 	)
-	for _, of := range s.services() {
-		if err := of.gateway(mux, local{s}); err != nil {
+	for _, of := range s.table.all {
+		if err := of.gateway(mux, s.table.conn()); err != nil {
 			return nil, fmt.Errorf("registering %s: %w", of.desc.ServiceName, err)
 		}
 	}
@@ -61,68 +59,15 @@ func (s *Server) newGateway() (*runtime.ServeMux, error) {
 	return mux, nil
 }
 
-type route struct {
-	methods string
-	path    string
-	handle  runtime.HandlerFunc
-}
-
-func (s *Server) routes() []route {
-	var routes []route
-	for _, tenant := range []string{"", "/{tenant}"} {
-		routes = append(routes,
-			route{"POST", tenant + "/message:stream", restStream(s, a2av1.A2AService_SendStreamingMessage_FullMethodName,
-				func(*a2av1.SendMessageRequest, map[string]string, url.Values) error { return nil })},
-			route{"GET POST", tenant + "/tasks/{id=*}:subscribe", restStream(s, a2av1.A2AService_SubscribeToTask_FullMethodName,
-				func(req *a2av1.SubscribeToTaskRequest, params map[string]string, _ url.Values) error {
-					req.Id = params["id"]
-					return nil
-				})},
-			route{"GET", tenant + "/tasks/{id=*}:cancel", s.wrongMethod},
-			route{"GET", tenant + cardPath, s.serveCard},
-			route{"OPTIONS", tenant + cardPath, preflight},
-		)
-	}
-	routes = append(routes, s.routesV03()...)
-	routes = append(routes, s.partRoutes()...)
-	routes = append(routes, s.monitorRoutes()...)
-	routes = append(routes, s.pageRoutes()...)
-	routes = append(routes, s.collaborationRoutes()...)
-	routes = append(routes, s.boardRoutes()...)
-	const agents = "/team/v1/agents/{agent_id}"
-	return append(routes,
-		route{"POST", agents + ":processStream", restStream(s, teamv1.AgentService_ProcessStream_FullMethodName,
-			func(req *teamv1.ProcessStreamRequest, params map[string]string, _ url.Values) error {
-				if req.GetRequest() == nil {
-					req.Request = &teamv1.ProcessRequest{}
-				}
-				req.Request.AgentId = params["agent_id"]
-				return nil
-			})},
-		route{"GET", agents + ":process", s.wrongMethod},
-		route{"GET", agents + ":processStream", s.wrongMethod},
-		route{"GET", agents + ":cancel", s.wrongMethod},
-		route{"GET", jwksPath, s.serveJWKS},
-		route{"OPTIONS", jwksPath, preflight},
-		route{"GET", "/openapi.json", s.serveOpenAPI},
-		route{"GET", "/docs", s.serveDocs},
-		route{"GET", "/docs/{file}", s.serveDocs},
-		route{"GET", "/healthz", s.serveHealthz},
-		route{"GET", "/readyz", s.serveReadyz},
-		route{"POST", "/{tenant}/rpc", s.serveRPC}, // registered before /rpc, which therefore wins
-		route{"POST", "/rpc", s.serveRPC},
-	)
-}
-
 // wrongMethod rejects a GET on a path that ends in an action, such as ":cancel". The
 // generated routes would read the action as part of an id.
-func (s *Server) wrongMethod(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+func (s *httpAPI) wrongMethod(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	w.Header().Set("Allow", http.MethodPost)
 	s.failWith(w, r, methodNotAllowed(r, http.MethodPost), http.StatusMethodNotAllowed)
 }
 
 // routingError answers requests that match no route.
-func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
+func (s *httpAPI) routingError(_ context.Context, mux *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, httpStatus int) {
 	if isProbe(r, false) {
 		return
 	}
@@ -145,7 +90,7 @@ func (s *Server) routingError(_ context.Context, mux *runtime.ServeMux, _ runtim
 }
 
 // gatewayError answers with the error of a call, or of decoding its parameters.
-func (s *Server) gatewayError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+func (s *httpAPI) gatewayError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if isProbe(r, false) {
 		return
 	}

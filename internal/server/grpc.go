@@ -2,11 +2,12 @@ package server
 
 import (
 	"context"
-	"errors"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,6 +30,55 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
 )
+
+// GRPCConfig configures the binding of gRPC.
+type GRPCConfig struct {
+	// TLS returns the configuration of a listener; nil means no TLS.
+	TLS          func(protocols ...string) *tls.Config
+	NoReflection bool
+	// Ready returns why the server should receive no calls, for the health service.
+	Ready          func() error
+	HealthInterval time.Duration
+	StallTime      time.Duration
+	Log            *zap.Logger
+}
+
+// grpcAPI is the binding of gRPC.
+type grpcAPI struct {
+	config    GRPCConfig
+	chain     *Chain
+	table     *Table
+	server    *grpc.Server
+	pacing    sync.WaitGroup // the goroutines of streams
+	anonymous anonymous
+}
+
+// NewGRPC returns the binding of gRPC.
+func NewGRPC(config GRPCConfig, chain *Chain, table *Table) *grpcAPI {
+	s := &grpcAPI{config: config, chain: chain, table: table}
+	s.server = s.newGRPC()
+	return s
+}
+
+// Serve serves a listener until Stop is called.
+func (s *grpcAPI) Serve(l net.Listener) error { return s.server.Serve(l) }
+
+// Stop waits for running calls like GracefulStop, but no longer than ctx.
+func (s *grpcAPI) Stop(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.server.GracefulStop()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.config.Log.Warn("closed gRPC calls that did not end within the drain time")
+		s.server.Stop()
+		<-done
+	}
+	s.pacing.Wait()
+}
 
 // maxHeader is the maximum size of the headers of a request, in bytes.
 const maxHeader = 16 << 10
@@ -60,10 +110,10 @@ func (h loggedHandshakes) Clone() credentials.TransportCredentials {
 // a fast client grow to 16 MiB, so that what waits to be received could use much memory.
 const receiveWindow = 128 << 10
 
-func (s *Server) newGRPC() *grpc.Server {
+func (s *grpcAPI) newGRPC() *grpc.Server {
 	creds := insecure.NewCredentials()
 	if s.config.TLS != nil { // ConnectionTimeout limits the handshake
-		creds = loggedHandshakes{credentials.NewTLS(s.config.TLS("h2")), connectionLog(s.log)}
+		creds = loggedHandshakes{credentials.NewTLS(s.config.TLS("h2")), connectionLog(s.config.Log)}
 	}
 	options := []grpc.ServerOption{
 		grpc.Creds(creds),
@@ -85,15 +135,15 @@ func (s *Server) newGRPC() *grpc.Server {
 			MaxConnectionIdle: 2 * time.Minute, MaxConnectionAge: 10 * time.Minute, MaxConnectionAgeGrace: 70 * time.Second,
 		}),
 	}
-	if s.observesRequests() {
-		options = append(options, grpc.StatsHandler(grpcRecorder{s}))
+	if s.chain.observesRequests() {
+		options = append(options, grpc.StatsHandler(grpcRecorder{s.chain}))
 	}
 	g := grpc.NewServer(options...)
-	for _, of := range s.services() {
+	for _, of := range s.table.all {
 		g.RegisterService(readable(of.desc), of.on)
 	}
 	brief := briefServices{Server: g, s: s}
-	healthpb.RegisterHealthServer(brief, &health{server: s})
+	healthpb.RegisterHealthServer(brief, &health{of: s})
 	if !s.config.NoReflection {
 		reflection.Register(brief)
 	}
@@ -109,9 +159,9 @@ func unknownMethod(_ any, stream grpc.ServerStream) error {
 
 // tap authenticates a call before its message is read. grpc-go calls it while it holds the
 // lock of the connection, so it uses only what is in memory.
-func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	in := s.newInbound(bindingGRPC, info.Header.Get)
-	in.record = s.newRecord()
+func (s *grpcAPI) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	in := s.chain.newInbound(bindingGRPC, info.Header.Get)
+	in.record = s.chain.newRecord()
 	if p, ok := peer.FromContext(ctx); ok {
 		in.peer = p.Addr
 		in.addr = callerAddr(in.settings.Proxies, p.Addr.String(), info.Header.Get("x-forwarded-for"))
@@ -120,32 +170,32 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 		}
 	}
 	in.authorization = info.Header.Get("authorization")
-	caller, err := s.identify(in)
+	caller, err := s.chain.identify(in)
 	switch {
 	case err == nil:
 		in.caller = &caller
-		in.held = s.heldBy(in, stops[info.FullMethodName])
+		in.held = s.chain.heldBy(in, stops[info.FullMethodName])
 		connOf(in.peer).calls(caller.Account)
 	case info.FullMethodName != healthpb.Health_Check_FullMethodName && info.FullMethodName != healthpb.Health_Watch_FullMethodName:
-		s.logRefusal(in, err)
-		s.recordSignIn(in, err)
-		s.signInRefused(ctx, err)
-		return nil, s.refuseGRPC(ctx, in, err)
+		s.chain.logRefusal(in, err)
+		s.chain.recordSignIn(in, err)
+		s.chain.signInRefused(ctx, err)
+		return nil, s.chain.refuseGRPC(ctx, in, err)
 	}
 	if until, ok := ctx.Deadline(); ok && time.Until(until) > maxAllowed { // grpc-go itself rejects a timeout of 0
-		return nil, s.refuseGRPC(ctx, in, notAllowed(time.Until(until).Round(time.Hour).String()))
+		return nil, s.chain.refuseGRPC(ctx, in, notAllowed(time.Until(until).Round(time.Hour).String()))
 	}
 	own := !strings.HasPrefix(info.FullMethodName, "/grpc.") // brief limits the others
 	if own && !stops[info.FullMethodName] {
-		if err := s.checkCalls(in); err != nil {
-			return nil, s.refuseGRPC(ctx, in, err)
+		if err := s.chain.checkCalls(in); err != nil {
+			return nil, s.chain.refuseGRPC(ctx, in, err)
 		}
-		if err := s.countRequest(in); err != nil {
-			return nil, s.refuseGRPC(ctx, in, err)
+		if err := s.chain.countRequest(in); err != nil {
+			return nil, s.chain.refuseGRPC(ctx, in, err)
 		}
 	}
 	if own {
-		ctx = s.receiving(ctx, in)
+		ctx = s.chain.receiving(ctx, in)
 	}
 	return withInbound(ctx, in), nil
 }
@@ -186,7 +236,7 @@ type frame struct {
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if f, ok := v.(*frame); ok {
 		if f.sent != nil {
-			return newUnsent(f).buffers(), nil
+			return f.conn.buffers(f.data, f.stall, f.sent), nil
 		}
 		return mem.BufferSlice{mem.SliceBuffer(f.data)}, nil
 	}
@@ -259,21 +309,21 @@ func receive(ctx context.Context, next func(any) error, v any) error {
 	return nil
 }
 
-func (s *Server) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+func (s *grpcAPI) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	in := inboundOf(ctx)
 	defer in.held.release()
-	defer s.recovered(info.FullMethod, &err)
+	defer s.chain.recovered(info.FullMethod, &err)
 	if err := grpc.SetHeader(ctx, headers(ctx)); err != nil {
 		return nil, left(ctx, err)
 	}
-	if resp, err = s.aroundCall(ctx, req, info, next); err != nil {
+	if resp, err = s.chain.aroundCall(ctx, req, info, next); err != nil {
 		return nil, err
 	}
 	return s.framed(in, resp)
 }
 
 // framed returns an answer for which memory is held as a frame, which holds it until it has been sent.
-func (s *Server) framed(in *inbound, resp any) (any, error) {
+func (s *grpcAPI) framed(in *inbound, resp any) (any, error) {
 	hold := in.held.takeAnswer()
 	m, ok := resp.(proto.Message)
 	if hold == nil || !ok {
@@ -297,9 +347,9 @@ func left(ctx context.Context, err error) error {
 	return err
 }
 
-func (s *Server) aroundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+func (s *grpcAPI) aroundStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer inboundOf(stream.Context()).held.release()
-	defer s.recovered(info.FullMethod, &err)
+	defer s.chain.recovered(info.FullMethod, &err)
 	if err := stream.SetHeader(headers(stream.Context())); err != nil {
 		return left(stream.Context(), err)
 	}
@@ -324,13 +374,4 @@ func headers(ctx context.Context) metadata.MD {
 		md.Set("a2a-extensions", uris)
 	}
 	return md
-}
-
-// recovered recovers from a panic and sets err. It must be deferred. It handles panics of the
-// code around a call; the call itself recovers from its own.
-func (s *Server) recovered(method string, err *error) {
-	if p := recover(); p != nil {
-		s.logPanic(method, p)
-		*err = wire.Status(errors.New("panic")).Err()
-	}
 }

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"strings"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // teamService is the prefix of the service names of agents and teams. The service "" is the
@@ -25,7 +22,7 @@ const teamService = "team/"
 // agent does, because it shows which agents exist.
 type health struct {
 	healthpb.UnimplementedHealthServer
-	server *Server
+	of *grpcAPI
 }
 
 // Check returns the health of the server or of an agent.
@@ -39,7 +36,7 @@ func (h *health) Check(ctx context.Context, req *healthpb.HealthCheckRequest) (*
 
 // Watch sends the health of the server or of an agent, now and whenever it changes.
 func (h *health) Watch(req *healthpb.HealthCheckRequest, to grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
-	tick := time.NewTicker(h.server.config.HealthInterval)
+	tick := time.NewTicker(h.of.config.HealthInterval)
 	defer tick.Stop()
 	last := healthpb.HealthCheckResponse_UNKNOWN
 	for {
@@ -60,7 +57,7 @@ func (h *health) Watch(req *healthpb.HealthCheckRequest, to grpc.ServerStreaming
 		case <-tick.C:
 		case <-to.Context().Done():
 			return context.Cause(to.Context())
-		case <-h.server.closing.Done():
+		case <-h.of.chain.Closing().Done():
 			return to.Send(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING})
 		}
 	}
@@ -68,23 +65,20 @@ func (h *health) Watch(req *healthpb.HealthCheckRequest, to grpc.ServerStreaming
 
 func (h *health) status(ctx context.Context, service string) (healthpb.HealthCheckResponse_ServingStatus, error) {
 	if service == "" {
-		return serving(h.server.Ready() == nil), nil
+		return serving(h.of.config.Ready() == nil), nil
 	}
 	in := inboundOf(ctx)
 	if in.caller == nil {
-		if _, err := h.server.config.Auth.Authenticate(in.request(true)); err != nil { // it says what to send
-			return 0, wire.Status(err).Err()
-		}
-		return 0, wire.Status(unauthenticated("the call had no valid credentials when it began; call again")).Err()
+		return 0, wire.Status(h.of.chain.unknown(in)).Err()
 	}
-	if err := h.server.still(in); err != nil { // Watch calls this as long as it lasts
+	if err := h.of.chain.still(in); err != nil { // Watch calls this as long as it lasts
 		return 0, wire.Status(err).Err()
 	}
 	id, ok := strings.CutPrefix(service, teamService)
 	if !ok {
 		return 0, status.Errorf(codes.NotFound, "unknown service %.64q; use \"\" for the server or %s<id> for an agent", service, teamService)
 	}
-	resp, err := teamv1.NewAgentServiceClient(local{h.server}).HealthCheck(ctx, &teamv1.HealthCheckRequest{AgentId: id})
+	resp, err := teamv1.NewAgentServiceClient(h.of.table.conn()).HealthCheck(ctx, &teamv1.HealthCheckRequest{AgentId: id})
 	return serving(resp.GetHealthy()), err
 }
 
@@ -93,38 +87,4 @@ func serving(ok bool) healthpb.HealthCheckResponse_ServingStatus {
 		return healthpb.HealthCheckResponse_SERVING
 	}
 	return healthpb.HealthCheckResponse_NOT_SERVING
-}
-
-// serveHealthz reports that the process is alive.
-func (s *Server) serveHealthz(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
-	plain(w, http.StatusOK, nil)
-}
-
-// serveReadyz reports whether the server should receive calls.
-func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
-	if err := s.Ready(); err != nil {
-		plain(w, http.StatusServiceUnavailable, unready(err))
-		return
-	}
-	plain(w, http.StatusOK, nil)
-}
-
-// unready returns the public error for a server that is not ready. The only reason that it
-// discloses is that the store rejects writes.
-func unready(err error) error {
-	if errors.Is(err, a2a.ErrStorage) {
-		return errors.New("not ready: " + a2a.ErrStorage.Error())
-	}
-	return errors.New("not ready")
-}
-
-func plain(w http.ResponseWriter, httpStatus int, err error) {
-	text := "ok\n"
-	if err != nil {
-		text = err.Error() + "\n"
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(httpStatus)
-	_, _ = w.Write([]byte(text)) // the client may have disconnected
 }

@@ -28,7 +28,7 @@ type held struct {
 }
 
 // heldBy returns what a call holds. stops says that the call stops work.
-func (s *Server) heldBy(in *inbound, stops bool) *held {
+func (s *Chain) heldBy(in *inbound, stops bool) *held {
 	if s.config.Memory == nil || in.caller == nil {
 		return nil
 	}

@@ -2,15 +2,16 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	stdlog "log" //nolint:depguard // net/http takes no other logger
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -19,14 +20,72 @@ import (
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/status"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
 const cardPath = "/.well-known/agent-card.json"
 
-func (s *Server) newHTTP() (*http.Server, error) {
+// HTTPConfig configures the bindings over HTTP.
+type HTTPConfig struct {
+	// TLS returns the configuration of a listener that offers the given protocols of ALPN; nil means no TLS.
+	TLS       func(protocols ...string) *tls.Config
+	SignIns   func() []auth.SignIn
+	Ready     func() error
+	Version   string
+	StallTime time.Duration
+	Log       *zap.Logger
+}
+
+// httpAPI has the bindings over HTTP, REST and JSON-RPC, and the pages.
+type httpAPI struct {
+	config  HTTPConfig
+	chain   *Chain
+	table   *Table
+	tasks   a2av1.A2AServiceClient // calls the A2A service
+	origins origins
+	pages   *pages
+	open    map[string]bool // paths that need no key
+	v03     map[string]unaryV03
+	cards   cards
+	log     *zap.Logger
+	server  *http.Server
+}
+
+// NewHTTP returns the bindings over HTTP.
+func NewHTTP(config HTTPConfig, chain *Chain, table *Table) (*httpAPI, error) {
+	s := &httpAPI{
+		config: config, chain: chain, table: table, tasks: a2av1.NewA2AServiceClient(table.conn()), origins: origins{chain.Authenticates()},
+		open: openFiles(), v03: unaryMethodsV03(), log: config.Log,
+	}
+	var err error
+	if s.pages, err = NewPages(PagesConfig{Monitor: table.Monitor != nil, SignIns: config.SignIns, Ready: config.Ready, Version: config.Version, Fail: s.failWith}); err != nil {
+		return nil, err
+	}
+	s.server, err = s.newHTTP()
+	return s, err
+}
+
+// Serve serves a listener until Stop is called.
+func (s *httpAPI) Serve(l net.Listener) error {
+	if s.server.TLSConfig != nil {
+		return s.server.ServeTLS(l, "", "")
+	}
+	return s.server.Serve(l)
+}
+
+// Stop waits for running calls, but no longer than ctx.
+func (s *httpAPI) Stop(ctx context.Context) {
+	if err := s.server.Shutdown(ctx); err != nil {
+		s.log.Warn("closed HTTP calls that did not end within the drain time", zap.Error(err))
+		_ = s.server.Close() // the listener is closed already
+	}
+}
+
+func (s *httpAPI) newHTTP() (*http.Server, error) {
 	mux, err := s.newGateway()
 	if err != nil {
 		return nil, err
@@ -84,12 +143,12 @@ func (w lineWriter) Write(b []byte) (int, error) {
 // front is the first handler of every request. It recovers from panics. Before routing, and
 // before the body is read, it sets the request ID, the caller and the timeout, and rejects
 // requests that fail checkHost and callers without a valid key.
-func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
+func (s *httpAPI) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer readRest(w, r)
-	in := s.newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
-	in.record = s.newRecord()
-	w, finish := s.recordHTTP(w, r, in)
+	in := s.chain.newInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
+	in.record = s.chain.newRecord()
+	w, finish := s.chain.recordHTTP(w, r, in)
 	defer finish()
 	if in.settings.GetPublicUrl() == "" {
 		in.base = forwarded(in.settings.Proxies, r)
@@ -110,29 +169,29 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			s.logPanic(r.URL.Path, p)
+			s.chain.logPanic(r.URL.Path, p)
 			refuse(wire.Status(errors.New("panic")))
 		}
 	}()
-	if err := s.checkHost(in.settings, r); err != nil {
+	if err := s.origins.checkHost(in.settings, r, open); err != nil {
 		refuse(wire.Status(err))
 		return
 	}
-	if s.crossOrigin(in.settings, w, r) {
+	if s.origins.crossOrigin(in.settings, w, r) {
 		return
 	}
 	in.tls = r.TLS
 	in.authorization = r.Header.Values("Authorization")
-	caller, err := s.identify(in)
+	caller, err := s.chain.identify(in)
 	if err != nil && !open {
-		s.logRefusal(in, err)
-		s.recordSignIn(in, err)
-		s.signInRefused(r.Context(), err)
+		s.chain.logRefusal(in, err)
+		s.chain.recordSignIn(in, err)
+		s.chain.signInRefused(r.Context(), err)
 		refuse(wire.Status(err))
 		return
 	}
-	if err == nil && !open && s.config.Auth != nil && len(in.authorization) == 0 { // by its certificate
-		if err := s.checkPage(in.settings, r); err != nil {
+	if err == nil && !open && s.chain.Authenticates() && len(in.authorization) == 0 { // by its certificate
+		if err := s.origins.checkPage(in.settings, r); err != nil {
 			refuse(wire.Status(err))
 			return
 		}
@@ -141,9 +200,9 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		in.caller = &caller
 	}
 	if !open && !stopsWork(r) {
-		err := s.checkCalls(in)
+		err := s.chain.checkCalls(in)
 		if err == nil {
-			err = s.countRequest(in)
+			err = s.chain.countRequest(in)
 		}
 		if err != nil {
 			refuse(status.Convert(err))
@@ -151,7 +210,7 @@ func (s *Server) front(next http.Handler, w http.ResponseWriter, r *http.Request
 		}
 	}
 	if !open {
-		in.held = s.heldBy(in, stopsWork(r) && r.ContentLength >= 0 && r.ContentLength <= inflight.Small)
+		in.held = s.chain.heldBy(in, stopsWork(r) && r.ContentLength >= 0 && r.ContentLength <= inflight.Small)
 		defer in.held.release()
 	}
 	ctx, cancel, err := bounded(r)
@@ -252,10 +311,6 @@ func readRest(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) logPanic(where string, p any) {
-	s.log.Error("panic", zap.String("in", where), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
-}
-
 func bindingOf(r *http.Request) string {
 	if _, ok := rpcAt(r); ok || strings.HasSuffix(r.URL.Path, "/rpc") {
 		return bindingRPC
@@ -329,13 +384,13 @@ func replyType(r *http.Request) string {
 }
 
 // fail answers with an error.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, st *status.Status) {
+func (s *httpAPI) fail(w http.ResponseWriter, r *http.Request, st *status.Status) {
 	s.failWith(w, r, st, wire.HTTPStatus(st))
 }
 
 // failWith answers with an error and the given HTTP status. It is for errors of routing,
 // whose statuses wire.HTTPStatus does not return.
-func (s *Server) failWith(w http.ResponseWriter, r *http.Request, st *status.Status, httpStatus int) {
+func (s *httpAPI) failWith(w http.ResponseWriter, r *http.Request, st *status.Status, httpStatus int) {
 	s.log.Debug("refused", zap.String("path", r.URL.Path), zap.Int("status", httpStatus), zap.String("message", st.Message()))
 	inboundOf(r.Context()).record.setRefusal(st)
 	if _, read := r.Body.(*body); !read && r.ContentLength != 0 {

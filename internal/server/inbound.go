@@ -66,7 +66,7 @@ type inboundKey struct{}
 
 // newInbound returns the headers or metadata of a call; values returns the values of a
 // header by its lower-case name.
-func (s *Server) newInbound(binding string, values func(string) []string) *inbound {
+func (s *Chain) newInbound(binding string, values func(string) []string) *inbound {
 	return &inbound{
 		binding:    binding,
 		settings:   s.config.Settings.Load(),

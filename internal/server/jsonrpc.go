@@ -18,7 +18,7 @@ import (
 
 // serveRPC serves a JSON-RPC request: the methods of A2A 1.0 and, unless protocol.v0_3 is false,
 // those of 0.3.
-func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[string]string) {
+func (s *httpAPI) serveRPC(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	b, _ := readAll(r.Body) // the body is in memory
 	req, fault := wire.ParseRPC(b)
 	if fault != nil && req.Notification {
@@ -30,14 +30,14 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, params map[str
 		s.writeRPC(w, s.rpcFailure(r, req, wire.Status(wire.Invalid("", fault.Message)), fault))
 		return
 	}
-	switch _, ok := s.methods[rpcService+req.Method]; {
+	switch _, ok := s.table.methods[rpcService+req.Method]; {
 	case req.Notification:
 		s.serveNotification(w, r, req, params)
 	case s.methodV03(req.Method) || inboundOf(r.Context()).wantsV03() && !inboundOf(r.Context()).noV03():
 		s.serveRPCV03(w, r, req, params)
 	case ok:
 		s.callRPC(w, r, req, params)
-	case s.streams[rpcService+req.Method].handle != nil:
+	case s.table.streams[rpcService+req.Method].handle != nil:
 		s.streamRPC(w, r, req, params)
 	default:
 		s.failRPC(w, r, req, noMethod(req.Method))
@@ -54,7 +54,7 @@ var withAnswer = map[string]string{
 // serveNotification carries out a request without an id. The caller gets no JSON-RPC
 // response; only the HTTP status says whether the request was accepted. A send does not
 // wait for its task, and no stream is opened.
-func (s *Server) serveNotification(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+func (s *httpAPI) serveNotification(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
 	code := http.StatusAccepted
 	if err := s.notified(r.Context(), req, params); err != nil {
 		code = wire.HTTPStatus(wire.Status(err))
@@ -63,7 +63,7 @@ func (s *Server) serveNotification(w http.ResponseWriter, r *http.Request, req w
 	w.WriteHeader(code)
 }
 
-func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[string]string) error {
+func (s *httpAPI) notified(ctx context.Context, req wire.RPCRequest, params map[string]string) error {
 	in := *inboundOf(ctx)
 	in.notified = true
 	ctx = withInbound(ctx, &in)
@@ -75,11 +75,9 @@ func (s *Server) notified(ctx context.Context, req wire.RPCRequest, params map[s
 		_, err := s.v03[name](s, asV03(ctx), req.Params, params)
 		return err
 	}
-	_, err := s.invoke(ctx, rpcService+name, func(v any) error { return readParams(req, v, params) })
+	_, err := s.table.invoke(ctx, rpcService+name, func(v any) error { return readParams(req, v, params) })
 	return err
 }
-
-func noMethod(name string) *status.Status { return wire.NotServed("unknown method %.64q", name) }
 
 // agentPath and rpcPath match paths to which some clients post JSON-RPC instead of /rpc: the path
 // of an agent, the root path for the default agent, and /rpc with a trailing slash or with the
@@ -123,8 +121,8 @@ func urlRPC(r *http.Request, in *inbound) *url.URL {
 	return &to
 }
 
-func (s *Server) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
-	resp, err := s.invoke(r.Context(), rpcService+req.Method, func(v any) error { return readParams(req, v, params) })
+func (s *httpAPI) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+	resp, err := s.table.invoke(r.Context(), rpcService+req.Method, func(v any) error { return readParams(req, v, params) })
 	if err != nil {
 		s.failRPC(w, r, req, wire.Status(err))
 		return
@@ -137,7 +135,7 @@ func (s *Server) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCReq
 	s.writeRPC(w, b)
 }
 
-func (s *Server) streamRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+func (s *httpAPI) streamRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
 	before, after := wire.RPCEnvelope(req.ID)
 	s.serveEvents(w, r, rpcService+req.Method, &eventStream{
 		receive: func(m any) error { return readParams(req, m, params) }, encode: encodeJSON,
@@ -171,12 +169,12 @@ func rpcResult(req wire.RPCRequest, v any) ([]byte, error) {
 }
 
 // failRPC answers with an error.
-func (s *Server) failRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
+func (s *httpAPI) failRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
 	writeError(w, st, wire.RPCStatus(st), wire.TypeJSON, s.rpcFailure(r, req, st, wire.RPCErrorOf(st)))
 }
 
 // rpcFailure renders an error, and records it for a request that reaches no method: its HTTP status is mostly 200.
-func (s *Server) rpcFailure(r *http.Request, req wire.RPCRequest, st *status.Status, e *wire.RPCError) []byte {
+func (s *httpAPI) rpcFailure(r *http.Request, req wire.RPCRequest, st *status.Status, e *wire.RPCError) []byte {
 	inboundOf(r.Context()).record.setRefusal(st)
 	b, err := wire.RPCFailure(req.ID, e)
 	if err != nil {
@@ -195,7 +193,7 @@ func rpcRefusal(st *status.Status, _ int) ([]byte, error) {
 	return wire.RPCFailure([]byte("null"), e)
 }
 
-func (s *Server) writeRPC(w http.ResponseWriter, b []byte) {
+func (s *httpAPI) writeRPC(w http.ResponseWriter, b []byte) {
 	w.Header().Set("Content-Type", wire.TypeJSON)
 	w.Header().Set("Cache-Control", "private, no-store")
 	limitWrite(w)

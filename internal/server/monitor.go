@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"iter"
-	"net/url"
 
 	"google.golang.org/grpc"
 
@@ -24,20 +23,20 @@ type Monitor interface {
 // monitorService is the gRPC service of the monitor.
 type monitorService struct {
 	Monitor
-	*Server
+	chain *Chain
 }
 
 // monitor returns the service of the monitor, nil if it is not served.
-func (s *Server) monitor() any {
-	if s.config.Monitor == nil {
+func (c *TableConfig) monitor(chain *Chain) any {
+	if c.Monitor == nil {
 		return nil
 	}
-	return monitorService{s.config.Monitor, s}
+	return monitorService{c.Monitor, chain}
 }
 
 // WatchTeam streams a snapshot of a team and then its changes.
 func (s monitorService) WatchTeam(req *teamv1.WatchTeamRequest, to grpc.ServerStreamingServer[teamv1.WatchTeamResponse]) error {
-	return stream(to, s.Server, "WatchTeam", req, func(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
+	return stream(to, s.chain, "WatchTeam", req, func(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
 		if at := inboundOf(ctx).cursor; len(at) == 1 && at[0] != "" {
 			req.Cursor = at[0]
 		}
@@ -47,31 +46,10 @@ func (s monitorService) WatchTeam(req *teamv1.WatchTeamRequest, to grpc.ServerSt
 
 // WatchTask streams the events of a task.
 func (s monitorService) WatchTask(req *teamv1.WatchTaskRequest, to grpc.ServerStreamingServer[teamv1.WatchTaskResponse]) error {
-	return stream(to, s.Server, "WatchTask", req, func(ctx context.Context, req *teamv1.WatchTaskRequest) (_ iter.Seq2[*teamv1.WatchTaskResponse, error], err error) {
+	return stream(to, s.chain, "WatchTask", req, func(ctx context.Context, req *teamv1.WatchTaskRequest) (_ iter.Seq2[*teamv1.WatchTaskResponse, error], err error) {
 		if req.After, err = inboundOf(ctx).behind(req.GetAfter()); err != nil {
 			return nil, err
 		}
 		return s.Monitor.WatchTask(ctx, req)
 	})
-}
-
-// monitorRoutes returns the routes of the streams, and one that rejects GET on the path of
-// AnswerQuestion: the generated routes would take its suffix :answer for a part of the task id.
-func (s *Server) monitorRoutes() []route {
-	if s.config.Monitor == nil {
-		return nil
-	}
-	const base = "/team/v1/monitor"
-	return []route{
-		{"GET", base + "/teams/{team_id}:watch", restStream(s, teamv1.MonitorService_WatchTeam_FullMethodName, func(req *teamv1.WatchTeamRequest, params map[string]string, query url.Values) error {
-			req.TeamId, req.Cursor = params["team_id"], query.Get("cursor")
-			return nil
-		})},
-		{"GET", base + "/tasks/{task_id}:watch", restStream(s, teamv1.MonitorService_WatchTask_FullMethodName, func(req *teamv1.WatchTaskRequest, params map[string]string, query url.Values) (err error) {
-			req.TaskId = params["task_id"]
-			req.After, err = number("after", query["after"])
-			return err
-		})},
-		{"GET", base + "/tasks/{task_id}:answer", s.wrongMethod},
-	}
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -19,13 +18,13 @@ import (
 // runPaced runs a streaming method in a goroutine of its own, and ends it if its reader accepts no
 // data for StallTime. Sending over gRPC has no timeout: a blocked send returns only
 // after the handler of the call has returned.
-func (s *Server) runPaced(method string, to grpc.ServerStream, run func(to grpc.ServerStream) error) error {
+func (s *grpcAPI) runPaced(method string, to grpc.ServerStream, run func(to grpc.ServerStream) error) error {
 	p := &pace{ServerStream: to, start: time.Now(), stall: s.config.StallTime}
 	done := make(chan error, 1)
 	s.pacing.Go(func() {
 		var err error
 		defer func() { done <- err }()
-		defer s.recovered(method, &err)
+		defer s.chain.recovered(method, &err)
 		err = run(p)
 	})
 	return s.watch(p, done)
@@ -33,7 +32,7 @@ func (s *Server) runPaced(method string, to grpc.ServerStream, run func(to grpc.
 
 // watch waits until the stream ends or its reader has stalled. A stalled reader gets the
 // error SLOW_READER.
-func (s *Server) watch(p *pace, done <-chan error) error {
+func (s *grpcAPI) watch(p *pace, done <-chan error) error {
 	limit := s.config.StallTime
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -137,31 +136,5 @@ func slowReader() *agent.Error {
 	return &agent.Error{
 		Code: agent.CodeUnavailable, Reason: agent.ReasonSlowReader, Retry: true,
 		Message: "the client did not read the stream for too long; resume after the last event received",
-	}
-}
-
-// narrowListener limits the number of connections, and the kernel's send buffer of each, and with
-// it the memory that a peer that does not read can occupy.
-type narrowListener struct {
-	net.Listener
-	open *connections
-}
-
-// sendBuffer is the size in bytes that is requested for the send buffer; the kernel may
-// double it.
-const sendBuffer = 256 << 10
-
-func (l narrowListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return conn, err
-		}
-		if c, ok := conn.(interface{ SetWriteBuffer(bytes int) error }); ok {
-			_ = c.SetWriteBuffer(sendBuffer) // on failure the kernel's default applies
-		}
-		if counted := l.open.accept(conn); counted != nil {
-			return counted, nil
-		}
 	}
 }

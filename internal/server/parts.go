@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -18,7 +19,7 @@ import (
 
 // partRoutes returns the routes of parts that responses replace by their URL because they
 // are large.
-func (s *Server) partRoutes() []route {
+func (s *httpAPI) partRoutes() []route {
 	return []route{
 		{"GET", "/tasks/{id}/parts/{digest}", s.servePart},
 		{"GET", "/{tenant}/tasks/{id}/parts/{digest}", s.servePart},
@@ -28,13 +29,13 @@ func (s *Server) partRoutes() []route {
 // servePart serves the content of one part of a task, whole or in ranges, to callers
 // that may read the task. The URL works without A2A-Version, because clients follow it
 // as a plain link.
-func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[string]string) {
+func (s *httpAPI) servePart(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	in := *inboundOf(r.Context())
 	in.version = []string{a2a.ProtocolVersion}
 	req := &a2av1.GetTaskRequest{Tenant: params["tenant"], Id: params["id"]}
 	var part *a2av1.Part
-	_, err := s.unary(withInbound(r.Context(), &in), "GetPart", req, func(ctx context.Context, _ any) (_ any, err error) {
-		part, err = s.h.Part(ctx, req.GetTenant(), req.GetId(), func(p *a2av1.Part) bool { return PartDigest(p) == params["digest"] })
+	_, err := s.chain.unary(withInbound(r.Context(), &in), "GetPart", req, func(ctx context.Context, _ any) (_ any, err error) {
+		part, err = s.table.Handler.Part(ctx, req.GetTenant(), req.GetId(), func(p *a2av1.Part) bool { return PartDigest(p) == params["digest"] })
 		return &emptypb.Empty{}, err
 	})
 	if err != nil {
@@ -54,12 +55,12 @@ func (s *Server) servePart(w http.ResponseWriter, r *http.Request, params map[st
 		disposition = "attachment"
 	}
 	h.Set("Content-Disposition", disposition)
-	s.serveContent(w, r, body)
+	serveContent(w, r, body, s.failWith)
 }
 
 // serveContent writes content, whole or in ranges. The caller sets the headers first,
 // including ETag. A range in an unknown unit is ignored (RFC 9110, section 14.2).
-func (s *Server) serveContent(w http.ResponseWriter, r *http.Request, content []byte) {
+func serveContent(w http.ResponseWriter, r *http.Request, content []byte, fail func(http.ResponseWriter, *http.Request, *status.Status, int)) {
 	const unit = "bytes="
 	switch ranges := r.Header.Get("Range"); {
 	case len(ranges) >= len(unit) && strings.EqualFold(ranges[:len(unit)], unit):
@@ -69,7 +70,7 @@ func (s *Server) serveContent(w http.ResponseWriter, r *http.Request, content []
 	}
 	http.ServeContent(&rangeWriter{ResponseWriter: w, refuse: func() {
 		w.Header().Del("Content-Disposition")
-		s.failWith(w, r, wire.Status(wire.Invalid("Range", fmt.Sprintf("is outside the content, which has %d bytes", len(content)))), http.StatusRequestedRangeNotSatisfiable)
+		fail(w, r, wire.Status(wire.Invalid("Range", fmt.Sprintf("is outside the content, which has %d bytes", len(content)))), http.StatusRequestedRangeNotSatisfiable)
 	}}, r, "", time.Time{}, bytes.NewReader(content))
 }
 

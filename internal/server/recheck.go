@@ -41,7 +41,7 @@ func (r *rechecks) list() []*call {
 }
 
 // recheck ends calls whose callers have lost the right to call, until ctx ends.
-func (s *Server) recheck(ctx context.Context) {
+func (s *Chain) recheck(ctx context.Context) {
 	if s.config.Auth == nil {
 		return
 	}
@@ -62,8 +62,16 @@ func (s *Server) recheck(ctx context.Context) {
 	}
 }
 
+// unknown returns the error for a call that had no valid credentials when it began.
+func (s *Chain) unknown(in *inbound) error {
+	if _, err := s.config.Auth.Authenticate(in.request(true)); err != nil { // it says what to send
+		return err
+	}
+	return unauthenticated("the call had no valid credentials when it began; call again")
+}
+
 // still returns UNAUTHENTICATED if the caller of a call that was accepted has lost the right to call.
-func (s *Server) still(in *inbound) error {
+func (s *Chain) still(in *inbound) error {
 	if s.config.Auth == nil {
 		return nil
 	}

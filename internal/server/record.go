@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -42,12 +45,12 @@ type outcome struct {
 }
 
 // observesRequests reports whether requests are logged, measured or traced.
-func (s *Server) observesRequests() bool {
+func (s *Chain) observesRequests() bool {
 	return s.config.Metrics != nil || s.config.Traces != nil || s.log.Core().Enabled(zap.ErrorLevel)
 }
 
 // newRecord returns the record of a request, nil if requests are neither logged, measured nor traced.
-func (s *Server) newRecord() *record {
+func (s *Chain) newRecord() *record {
 	if !s.observesRequests() {
 		return nil
 	}
@@ -143,7 +146,7 @@ func (r *record) setRefusal(st *status.Status) {
 }
 
 // finish logs and measures a request that has ended.
-func (s *Server) finish(ctx context.Context, in *inbound) {
+func (s *Chain) finish(ctx context.Context, in *inbound) {
 	r := in.record
 	if r == nil {
 		return
@@ -158,7 +161,7 @@ func (s *Server) finish(ctx context.Context, in *inbound) {
 
 // logRequest logs a request that has ended. The line has no content of the request. What reaches no method and
 // is answered, such as pages and health checks, is logged at the level debug.
-func (s *Server) logRequest(in *inbound, o outcome) {
+func (s *Chain) logRequest(in *inbound, o outcome) {
 	code, log, level := o.status.Code(), s.requestLog(), zap.InfoLevel
 	info := wire.InfoOf(o.status)
 	switch {
@@ -245,7 +248,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // recordHTTP returns a ResponseWriter that counts what is sent, and a function that logs and measures the request
 // when it has been answered.
-func (s *Server) recordHTTP(w http.ResponseWriter, r *http.Request, in *inbound) (http.ResponseWriter, func()) {
+func (s *Chain) recordHTTP(w http.ResponseWriter, r *http.Request, in *inbound) (http.ResponseWriter, func()) {
 	if in.record == nil {
 		return w, func() {}
 	}
@@ -278,7 +281,7 @@ func codeOf(httpStatus int) codes.Code {
 }
 
 // grpcRecorder logs and measures calls over gRPC that tap has let in.
-type grpcRecorder struct{ s *Server }
+type grpcRecorder struct{ s *Chain }
 
 // TagRPC implements stats.Handler.
 func (grpcRecorder) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
@@ -307,7 +310,7 @@ func (grpcRecorder) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.C
 func (grpcRecorder) HandleConn(context.Context, stats.ConnStats) {}
 
 // refuseGRPC logs and measures a call that tap refuses, and returns the error for it.
-func (s *Server) refuseGRPC(ctx context.Context, in *inbound, err error) error {
+func (s *Chain) refuseGRPC(ctx context.Context, in *inbound, err error) error {
 	st := wire.Status(err)
 	in.record.setRefusal(st)
 	s.finish(ctx, in)
@@ -315,8 +318,35 @@ func (s *Server) refuseGRPC(ctx context.Context, in *inbound, err error) error {
 }
 
 // signInRefused measures a request whose credentials were refused.
-func (s *Server) signInRefused(ctx context.Context, err error) {
+func (s *Chain) signInRefused(ctx context.Context, err error) {
 	if s.config.Metrics != nil {
 		s.config.Metrics.SignInRefused(ctx, whyRefused(err))
 	}
+}
+
+// sampled is the logger of requests that the settings of a snapshot ask for.
+type sampled struct {
+	*settings.Snapshot
+	requests *zap.Logger
+}
+
+// requestLog returns the logger of requests that the settings in effect ask for.
+func (s *Chain) requestLog() *zap.Logger {
+	now, known := s.config.Settings.Load(), s.sampled.Load()
+	if known == nil || known.Snapshot != now {
+		known = &sampled{now, sample(s.log, now.GetLog().GetSampling())}
+		s.sampled.Store(known)
+	}
+	return known.requests
+}
+
+// sample returns a logger that leaves out lines about requests that have the same method and code within a second. Failures
+// of the server are always logged.
+func sample(log *zap.Logger, p *teamv1.LogSampling) *zap.Logger {
+	if !p.GetEnabled() {
+		return log
+	}
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, int(p.GetFirst()), int(p.GetThereafter()))
+	}))
 }

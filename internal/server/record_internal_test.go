@@ -25,7 +25,7 @@ import (
 func TestT_42_Failures(t *testing.T) {
 	core, seen := observer.New(zapcore.InfoLevel)
 	log := zap.New(core)
-	s := &Server{log: log, config: Config{Settings: settings.Of(nil)}}
+	s := &Chain{log: log, config: ChainConfig{Settings: settings.Of(nil)}}
 	now := s.config.Settings.Load()
 	const many = 500
 	for range many {
@@ -50,7 +50,7 @@ func TestT_42_Failures(t *testing.T) {
 // store has the level error and the cause.
 func TestT_42_Reasons(t *testing.T) {
 	core, seen := observer.New(zapcore.InfoLevel)
-	s := &Server{log: zap.New(core), config: Config{Settings: settings.Of(nil)}}
+	s := &Chain{log: zap.New(core), config: ChainConfig{Settings: settings.Of(nil)}}
 	for _, c := range []struct {
 		err   *agent.Error
 		level zapcore.Level
@@ -81,7 +81,7 @@ func TestT_42_Sampling(t *testing.T) {
 		{&teamv1.LogSampling{First: proto.Int32(7), Thereafter: proto.Int32(31)}, 10}, {&teamv1.LogSampling{First: proto.Int32(7), Thereafter: proto.Int32(0)}, 7},
 	} {
 		core, seen := observer.New(zapcore.InfoLevel)
-		s := &Server{log: zap.New(core), config: Config{Settings: settings.Of(nil)}}
+		s := &Chain{log: zap.New(core), config: ChainConfig{Settings: settings.Of(nil)}}
 		s.requestLog()
 		s.config.Settings.Store(settings.Of(&teamv1.ServerSettings{Log: &teamv1.LogSettings{Sampling: c.of}}).Load())
 		for range many {
@@ -108,7 +108,7 @@ func (endedStream) SetHeader(metadata.MD) error {
 func TestT_42_CanceledBeforeItBegan(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := (&Server{}).aroundUnary(grpc.NewContextWithServerTransportStream(ctx, endedStream{}), nil, &grpc.UnaryServerInfo{}, nil)
+	_, err := (&grpcAPI{chain: &Chain{}}).aroundUnary(grpc.NewContextWithServerTransportStream(ctx, endedStream{}), nil, &grpc.UnaryServerInfo{}, nil)
 	if status.Code(err) != codes.Canceled {
 		t.Errorf("the call ends with %v, want CANCELED", err)
 	}

@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,9 +15,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
@@ -101,32 +100,13 @@ type Listeners struct {
 
 // Server serves one Handler. Serve may be called once.
 type Server struct {
-	config  Config
-	sampled atomic.Pointer[sampled]
-	h       Handler
-	log     *zap.Logger
-	// refusals logs some of the callers that are refused.
-	refusals    *zap.Logger
-	open        map[string]bool // paths that need no key
-	calls       *calls
+	config      Config
+	log         *zap.Logger
+	chain       *Chain
 	connections *connections
-	methods     map[string]method      // with one response, by full name
-	streams     map[string]streaming   // with a stream of responses, by full name
-	tasks       a2av1.A2AServiceClient // calls the A2A service
-	v03         map[string]unaryV03
-	cards       cards
-	// openAPI is the description of the REST API, in JSON.
-	openAPI []byte
-	grpc    *grpc.Server
-	http    *http.Server
-
-	serving atomic.Bool
-	closing context.Context // canceled with cause ErrShutdown when the server stops
-	close   context.CancelCauseFunc
-	pacing  sync.WaitGroup // the goroutines of streams over gRPC
-
-	anonymous anonymous
-	rechecks  rechecks
+	grpc        *grpcAPI
+	http        *httpAPI
+	serving     atomic.Bool
 }
 
 // New returns a server.
@@ -134,31 +114,31 @@ func New(config Config) (*Server, error) {
 	if config.Handler == nil {
 		return nil, errors.New("server.Config.Handler is required")
 	}
-	if config.HealthInterval == 0 {
-		config.HealthInterval = 5 * time.Second
-	}
-	if config.RecheckInterval == 0 {
-		config.RecheckInterval = 5 * time.Second
-	}
-	if config.StallTime == 0 {
-		config.StallTime = 30 * time.Second
-	}
+	config.HealthInterval = cmp.Or(config.HealthInterval, 5*time.Second)
+	config.RecheckInterval = cmp.Or(config.RecheckInterval, 5*time.Second)
+	config.StallTime = cmp.Or(config.StallTime, 30*time.Second)
 	if config.Log == nil {
 		config.Log = zap.NewNop()
 	}
 	if config.Settings == nil {
 		config.Settings = settings.Of(nil)
 	}
-	s := &Server{config: config, h: config.Handler, log: config.Log, refusals: sampledRefusals(config.Log), open: openFiles(), calls: newCalls(config.Settings), connections: &connections{log: config.Log, settings: config.Settings}}
-	s.closing, s.close = context.WithCancelCause(context.Background())
-	s.methods, s.streams, s.tasks = methodsOf(s.services()), streamsOf(s.services()), a2av1.NewA2AServiceClient(local{s})
-	s.v03 = unaryMethodsV03()
+	s := &Server{config: config, log: config.Log, connections: &connections{log: config.Log, settings: config.Settings}}
+	s.chain = NewChain(ChainConfig{
+		Settings: config.Settings, Auth: config.Auth, Use: config.Use, Memory: config.Memory, Refused: config.Refused,
+		Metrics: config.Metrics, Traces: config.Traces, RecheckInterval: config.RecheckInterval, Log: config.Log,
+	})
+	table := NewTable(TableConfig{
+		Handler: config.Handler, Teams: config.Teams, Monitor: config.Monitor, Collaborations: config.Collaborations, Board: config.Board,
+		Accounts: config.Accounts, Keys: config.Keys, Audits: config.Audits, Halts: config.Halts,
+	}, s.chain)
+	s.grpc = NewGRPC(GRPCConfig{
+		TLS: config.TLS, NoReflection: config.NoReflection, Ready: s.Ready, HealthInterval: config.HealthInterval, StallTime: config.StallTime, Log: config.Log,
+	}, s.chain, table)
 	var err error
-	if s.openAPI, err = openAPI(config.Version); err != nil {
-		return nil, err
-	}
-	s.grpc = s.newGRPC()
-	s.http, err = s.newHTTP()
+	s.http, err = NewHTTP(HTTPConfig{
+		TLS: config.TLS, SignIns: config.SignIns, Ready: s.Ready, Version: config.Version, StallTime: config.StallTime, Log: config.Log,
+	}, s.chain, table)
 	return s, err
 }
 
@@ -177,20 +157,15 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 			return
 		}
 		serving.Go(func() {
-			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			if err := serve(narrowListener{l, s.connections}); err != nil && !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serving on %s: %w", l.Addr(), err)
 			}
 		})
 	}
-	start(l.GRPC, func(l net.Listener) error { return s.grpc.Serve(narrowListener{l, s.connections}) })
-	start(l.HTTP, func(l net.Listener) error {
-		if s.http.TLSConfig != nil {
-			return s.http.ServeTLS(narrowListener{l, s.connections}, "", "")
-		}
-		return s.http.Serve(narrowListener{l, s.connections})
-	})
+	start(l.GRPC, s.grpc.Serve)
+	start(l.HTTP, s.http.Serve)
 	checking, stopChecks := context.WithCancel(context.Background())
-	serving.Go(func() { s.recheck(checking) })
+	serving.Go(func() { s.chain.recheck(checking) })
 	s.serving.Store(true)
 	var err error
 	select {
@@ -254,7 +229,7 @@ func (s *Server) Ready() error {
 	switch {
 	case !s.serving.Load():
 		return errors.New("starting")
-	case s.closing.Err() != nil:
+	case s.chain.Closing().Err() != nil:
 		return agent.ErrShutdown
 	case s.config.Ready != nil:
 		return s.config.Ready()
@@ -279,36 +254,11 @@ func (s *Server) delay(failed <-chan error) error {
 }
 
 func (s *Server) stop() {
-	s.close(agent.ErrShutdown)
+	s.chain.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Settings.Load().GetShutdownTimeout().AsDuration())
 	defer cancel()
 	var stopping sync.WaitGroup
-	stopping.Go(func() { s.stopHTTP(ctx) })
-	stopping.Go(func() { s.stopGRPC(ctx) })
+	stopping.Go(func() { s.http.Stop(ctx) })
+	stopping.Go(func() { s.grpc.Stop(ctx) })
 	stopping.Wait()
-	s.pacing.Wait()
-}
-
-func (s *Server) stopHTTP(ctx context.Context) {
-	if err := s.http.Shutdown(ctx); err != nil {
-		s.log.Warn("closed HTTP calls that did not end within the drain time", zap.Error(err))
-		_ = s.http.Close() // the listener is closed already
-	}
-}
-
-// stopGRPC waits for running calls like GracefulStop, but no longer than ctx.
-func (s *Server) stopGRPC(ctx context.Context) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.grpc.GracefulStop()
-	}()
-	select {
-	case <-done:
-		return
-	case <-ctx.Done():
-		s.log.Warn("closed gRPC calls that did not end within the drain time")
-		s.grpc.Stop()
-		<-done
-	}
 }

@@ -3,13 +3,12 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -27,16 +26,52 @@ type service struct {
 	gateway func(*runtime.ServeMux, grpc.ClientConnInterface) error
 }
 
-// services returns the services that are served. A new one is a row here. If the REST routes of two match a request, those
+// TableConfig has what implements the services. Only Handler is required; those that are nil are not served.
+type TableConfig struct {
+	Handler        Handler
+	Teams          Teams
+	Monitor        Monitor
+	Collaborations Collaborations
+	Board          teamv1.BoardServiceServer
+	Accounts       teamv1.AccountServiceServer
+	Keys           teamv1.KeyServiceServer
+	Audits         teamv1.AuditServiceServer
+	Halts          teamv1.HaltServiceServer
+}
+
+// Table holds the services that are served, and calls their methods.
+type Table struct {
+	TableConfig
+	chain   *Chain
+	all     []service
+	methods map[string]method    // with one response, by full name
+	streams map[string]streaming // with a stream of responses, by full name
+}
+
+// NewTable returns the table of the services of a configuration.
+func NewTable(config TableConfig, chain *Chain) *Table {
+	t := &Table{TableConfig: config, chain: chain, all: servicesOf(&config, chain), methods: map[string]method{}, streams: map[string]streaming{}}
+	for _, of := range t.all {
+		for _, m := range of.desc.Methods {
+			t.methods["/"+of.desc.ServiceName+"/"+m.MethodName] = method{of.on, m.Handler}
+		}
+		for _, m := range of.desc.Streams {
+			t.streams["/"+of.desc.ServiceName+"/"+m.StreamName] = streaming{of.on, m.Handler}
+		}
+	}
+	return t
+}
+
+// servicesOf returns the services that are served. A new one is a row here. If the REST routes of two match a request, those
 // of the later one win.
-func (s *Server) services() []service {
-	c, tasks := &s.config, taskService{s.config.Handler, s}
+func servicesOf(c *TableConfig, chain *Chain) []service {
+	tasks := taskService{c.Handler, chain}
 	all := []service{
 		{&a2av1.A2AService_ServiceDesc, tasks, routesOf(a2av1.RegisterA2AServiceHandlerClient, a2av1.NewA2AServiceClient)},
 		{&teamv1.AgentService_ServiceDesc, tasks, routesOf(teamv1.RegisterAgentServiceHandlerClient, teamv1.NewAgentServiceClient)},
 		{&teamv1.TeamService_ServiceDesc, c.teams(), routesOf(teamv1.RegisterTeamServiceHandlerClient, teamv1.NewTeamServiceClient)},
 		{&teamv1.RegistryService_ServiceDesc, c.Teams, routesOf(teamv1.RegisterRegistryServiceHandlerClient, teamv1.NewRegistryServiceClient)},
-		{&teamv1.MonitorService_ServiceDesc, s.monitor(), routesOf(teamv1.RegisterMonitorServiceHandlerClient, teamv1.NewMonitorServiceClient)},
+		{&teamv1.MonitorService_ServiceDesc, c.monitor(chain), routesOf(teamv1.RegisterMonitorServiceHandlerClient, teamv1.NewMonitorServiceClient)},
 		{&teamv1.CollaborationService_ServiceDesc, c.Collaborations, routesOf(teamv1.RegisterCollaborationServiceHandlerClient, teamv1.NewCollaborationServiceClient)},
 		{&teamv1.HaltService_ServiceDesc, c.Halts, routesOf(teamv1.RegisterHaltServiceHandlerClient, teamv1.NewHaltServiceClient)},
 		{&teamv1.BoardService_ServiceDesc, c.Board, routesOf(teamv1.RegisterBoardServiceHandlerClient, teamv1.NewBoardServiceClient)},
@@ -60,57 +95,38 @@ type method struct {
 	handle grpc.MethodHandler
 }
 
-// methodsOf returns the methods with one response by full name.
-func methodsOf(all []service) map[string]method {
-	methods := map[string]method{}
-	for _, of := range all {
-		for _, m := range of.desc.Methods {
-			methods["/"+of.desc.ServiceName+"/"+m.MethodName] = method{of.on, m.Handler}
-		}
-	}
-	return methods
-}
-
 // streaming is a method with a stream of responses.
 type streaming struct {
 	on     any // implements the service
 	handle grpc.StreamHandler
 }
 
-// streamsOf returns the methods with a stream of responses by full name.
-func streamsOf(all []service) map[string]streaming {
-	streams := map[string]streaming{}
-	for _, of := range all {
-		for _, m := range of.desc.Streams {
-			streams["/"+of.desc.ServiceName+"/"+m.StreamName] = streaming{of.on, m.Handler}
-		}
-	}
-	return streams
-}
-
 // rpcService is how the full names of the methods begin that JSON-RPC serves.
 const rpcService = "/lf.a2a.v1.A2AService/"
 
 // invoke calls a method of the services by its full name. decode decodes the request.
-func (s *Server) invoke(ctx context.Context, name string, decode func(any) error) (any, error) {
+func (s *Table) invoke(ctx context.Context, name string, decode func(any) error) (any, error) {
 	m, ok := s.methods[name]
 	if !ok {
 		return nil, noMethod(name).Err()
 	}
-	return m.handle(m.on, ctx, decode, s.aroundCall)
+	return m.handle(m.on, ctx, decode, s.chain.aroundCall)
 }
 
-// aroundCall runs the checks of unary around the implementation of a method. It implements grpc.UnaryServerInterceptor.
-func (s *Server) aroundCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	m, ok := req.(proto.Message)
+// stream runs a method with a stream of responses by its full name.
+func (s *Table) stream(name string, to grpc.ServerStream) error {
+	m, ok := s.streams[name]
 	if !ok {
-		return nil, wire.Status(fmt.Errorf("calling with %T", req)).Err()
+		return noMethod(name).Err()
 	}
-	return s.unary(ctx, info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:], m, next)
+	return m.handle(m.on, to)
 }
 
 // local is the connection over which REST, A2A 0.3 and contract calls reach the services.
-type local struct{ s *Server }
+type local struct{ s *Table }
+
+// conn returns the connection over which clients of the services reach them.
+func (s *Table) conn() grpc.ClientConnInterface { return local{s} }
 
 // Invoke implements grpc.ClientConnInterface. The metadata that the gateway adds to the context, such as the key of the
 // caller, is removed: calls to other servers would send it.
@@ -143,3 +159,5 @@ func share(to, from any) error {
 	m.SetUnknown(src.ProtoReflect().GetUnknown())
 	return nil
 }
+
+func noMethod(name string) *status.Status { return wire.NotServed("unknown method %.64q", name) }

@@ -29,11 +29,13 @@ func TestLocalCallsShareFields(t *testing.T) {
 
 // TestServicesAreATable: each service of the definitions is a row of the table, and its methods have permissions.
 func TestServicesAreATable(t *testing.T) {
-	s := &Server{config: Config{Handler: struct{ Handler }{}, Teams: struct{ Teams }{}, Monitor: struct{ Monitor }{}, Collaborations: struct{ Collaborations }{}}}
-	s.config.Halts, s.config.Board, s.config.Keys = struct{ teamv1.HaltServiceServer }{}, struct{ teamv1.BoardServiceServer }{}, struct{ teamv1.KeyServiceServer }{}
-	s.config.Accounts, s.config.Audits = struct{ teamv1.AccountServiceServer }{}, struct{ teamv1.AuditServiceServer }{}
+	every := TableConfig{
+		Handler: struct{ Handler }{}, Teams: struct{ Teams }{}, Monitor: struct{ Monitor }{}, Collaborations: struct{ Collaborations }{},
+		Halts: struct{ teamv1.HaltServiceServer }{}, Board: struct{ teamv1.BoardServiceServer }{}, Keys: struct{ teamv1.KeyServiceServer }{},
+		Accounts: struct{ teamv1.AccountServiceServer }{}, Audits: struct{ teamv1.AuditServiceServer }{},
+	}
 	served := map[string]bool{}
-	for _, of := range s.services() {
+	for _, of := range servicesOf(&every, nil) {
 		served[of.desc.ServiceName] = true
 		for _, m := range of.desc.Methods {
 			if _, listed := permissions[m.MethodName]; !listed {
@@ -52,7 +54,7 @@ func TestServicesAreATable(t *testing.T) {
 			}
 		}
 	}
-	if few := (&Server{config: Config{Handler: struct{ Handler }{}}}).services(); len(few) != 2 {
+	if few := servicesOf(&TableConfig{Handler: struct{ Handler }{}}, nil); len(few) != 2 {
 		t.Errorf("without implementations %d services are served, want 2", len(few))
 	}
 }

@@ -93,12 +93,11 @@ func seqOf(message any) int64 {
 
 // serveEvents serves a streaming method. An error before the stream begins is answered as for other calls; a later one is
 // the last event.
-func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, name string, to *eventStream) {
+func (s *httpAPI) serveEvents(w http.ResponseWriter, r *http.Request, name string, to *eventStream) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	to.ctx, to.begin = ctx, func() *wire.EventWriter { return wire.NewEventWriter(w, s.config.StallTime, cancel) }
-	m := s.streams[name]
-	err := m.handle(m.on, to)
+	err := s.table.stream(name, to)
 	if to.events == nil {
 		to.refuse(wire.Status(err))
 		return
@@ -118,7 +117,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, name string
 
 // restStream returns the handler of a streaming method over REST, whose messages are events as they are. The request is in
 // the body; set adds what is in the path and the query.
-func restStream[Req proto.Message](s *Server, name string, set func(req Req, params map[string]string, query url.Values) error) runtime.HandlerFunc {
+func restStream[Req proto.Message](s *httpAPI, name string, set func(req Req, params map[string]string, query url.Values) error) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		s.serveEvents(w, r, name, &eventStream{
 			receive: func(request any) error {

@@ -2,15 +2,8 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"mime"
-	"net/http"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/wire"
 )
 
 // Teams implements the team and registry services, like *manage.Manager. The context carries
@@ -24,47 +17,50 @@ type Teams interface {
 }
 
 // teams returns the team service, nil if it is not served. If collaborations are served, it takes them into account.
-func (c *Config) teams() any {
+func (c *TableConfig) teams() any {
 	if c.Teams == nil || c.Collaborations == nil {
 		return c.Teams
 	}
 	return teamsWithCollaborations{c.Teams, c.Collaborations}
 }
 
-// typeYAML is the media type of a request whose body is the file of a team.
-const typeYAML = "application/yaml"
-
-// takesYAML reports whether a request may have a body of typeYAML: it creates or updates a
-// team.
-func takesYAML(r *http.Request) bool {
-	const teams = "/team/v1/teams"
-	return r.Method == http.MethodPost && r.URL.Path == teams || r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, teams+"/")
+// Collaborations implements the collaboration service, like *collab.Service. The context
+// carries the caller and errors are reported as described at Handler. Implementations are
+// safe for concurrent use.
+type Collaborations interface {
+	teamv1.CollaborationServiceServer
+	// Delete calls remove, which deletes the team, once no collaborations of the team are
+	// running. With force it stops those that run.
+	Delete(ctx context.Context, team string, force bool, remove func(context.Context) error) error
+	// Describe adds what the collaborations of a team are doing to the team's status.
+	Describe(ctx context.Context, team string, to *teamv1.GetTeamStatusResponse) error
 }
 
-// yamlBody reports whether the body of a request is a YAML file that the request may have.
-func yamlBody(r *http.Request) bool {
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return err == nil && media == typeYAML && takesYAML(r)
+// teamsWithCollaborations wraps Teams: it considers the collaborations of a team when the
+// team is deleted, and adds them to its status.
+type teamsWithCollaborations struct {
+	Teams
+	c Collaborations
 }
 
-// teamRequest returns the JSON of a request whose body is a YAML file and whose other
-// fields are in the query.
-func teamRequest(r *http.Request, file []byte) ([]byte, error) {
-	if !utf8.Valid(file) {
-		return nil, wire.Invalid("yaml", "must be UTF-8")
+// DeleteTeam deletes a team unless collaborations of it are running; with force it stops
+// them first.
+func (t teamsWithCollaborations) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
+	if err := t.Deletable(ctx, req); err != nil {
+		return nil, err
 	}
-	fields := map[string]any{"yaml": string(file)}
-	for name, values := range r.URL.Query() {
-		switch name {
-		case "etag":
-			fields[name] = values[0]
-		case "validate_only", "validateOnly":
-			dry, err := strconv.ParseBool(values[0])
-			if err != nil {
-				return nil, wire.Invalid("validateOnly", "must be true or false")
-			}
-			fields["validateOnly"] = dry
-		}
+	err := t.c.Delete(ctx, req.GetTeamId(), req.GetForce(), func(ctx context.Context) error {
+		_, err := t.Teams.DeleteTeam(ctx, req)
+		return err
+	})
+	return &teamv1.DeleteTeamResponse{}, err
+}
+
+// GetTeamStatus returns the status of a team and of its agents.
+func (t teamsWithCollaborations) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRequest) (*teamv1.GetTeamStatusResponse, error) {
+	resp, err := t.Teams.GetTeamStatus(ctx, req)
+	if err == nil {
+		err = t.c.Describe(ctx, req.GetTeamId(), resp)
 	}
-	return json.Marshal(fields)
+	return resp, err
 }

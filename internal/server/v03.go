@@ -25,12 +25,12 @@ const v03Disabled = "A2A 0.3 is disabled on this server; use A2A 1.0, or set ser
 
 // unaryV03 runs one call of 0.3: it decodes the parameters, calls the method, and encodes
 // the response.
-type unaryV03 func(s *Server, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error)
+type unaryV03 func(s *httpAPI, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error)
 
 // callV03 returns the unaryV03 of a method that decodes requests with read and encodes
 // responses with write.
 func callV03[Req, Resp any](read func([]byte) (Req, error), call func(a2av1.A2AServiceClient, context.Context, Req, ...grpc.CallOption) (Resp, error), write func(Resp) ([]byte, error)) unaryV03 {
-	return func(s *Server, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error) {
+	return func(s *httpAPI, ctx context.Context, params []byte, tenant map[string]string) ([]byte, error) {
 		req, err := read(params)
 		if err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func unaryMethodsV03() map[string]unaryV03 {
 }
 
 // methodV03 reports whether name is a method of 0.3.
-func (s *Server) methodV03(name string) bool {
+func (s *httpAPI) methodV03(name string) bool {
 	_, ok := s.v03[name]
 	return ok || name == "message/stream" || name == "tasks/resubscribe"
 }
@@ -91,7 +91,7 @@ func asV03(ctx context.Context) context.Context {
 
 // refusedV03 returns the error if a method does not exist in the version that the call
 // names, or 0.3 is turned off; otherwise nil.
-func (s *Server) refusedV03(in *inbound, method string) *status.Status {
+func (s *httpAPI) refusedV03(in *inbound, method string) *status.Status {
 	known := s.methodV03(method)
 	switch {
 	case in.noV03() && in.wantsV03():
@@ -106,14 +106,14 @@ func (s *Server) refusedV03(in *inbound, method string) *status.Status {
 	return wire.NotServed("A2A 0.3 has no method %.64q; the request has A2A-Version 0.3", method)
 }
 
-func (s *Server) v03DisabledError() *a2a.Error {
+func (s *httpAPI) v03DisabledError() *a2a.Error {
 	e := a2a.VersionNotSupported(a2av03.Version)
 	e.Message = v03Disabled
 	return e
 }
 
 // serveRPCV03 serves a JSON-RPC request in 0.3.
-func (s *Server) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+func (s *httpAPI) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
 	in := inboundOf(r.Context())
 	if st := s.refusedV03(in, req.Method); st != nil {
 		s.failRPCV03(w, r, req, st)
@@ -135,7 +135,7 @@ func (s *Server) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RP
 	s.writeRPC(w, wire.RPCResult(req.ID, b))
 }
 
-func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
+func (s *httpAPI) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
 	before, after := wire.RPCEnvelope(req.ID)
 	s.serveEventsV03(w, r, req.Method, a2av03.RPC, req.Params, params, &eventStream{
 		before: before, after: after,
@@ -145,7 +145,7 @@ func (s *Server) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.R
 }
 
 // serveEventsV03 serves a streaming method of 0.3. The request and the messages of the stream are in the given form.
-func (s *Server) serveEventsV03(w http.ResponseWriter, r *http.Request, method string, form a2av03.Form, body []byte, params map[string]string, to *eventStream) {
+func (s *httpAPI) serveEventsV03(w http.ResponseWriter, r *http.Request, method string, form a2av03.Form, body []byte, params map[string]string, to *eventStream) {
 	name, read := a2av1.A2AService_SendStreamingMessage_FullMethodName, func() (proto.Message, error) { return form.ReadSend(body) }
 	if method == "tasks/resubscribe" {
 		name, read = a2av1.A2AService_SubscribeToTask_FullMethodName, func() (proto.Message, error) { return a2av03.ReadResubscribe(body) }
@@ -185,7 +185,7 @@ func encodeV03(ctx context.Context, message any, form a2av03.Form) ([]byte, erro
 
 // failRPCV03 answers with an error. Clients that accept only events get it as the only
 // event of a stream, because they do not read errors elsewhere.
-func (s *Server) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
+func (s *httpAPI) failRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, st *status.Status) {
 	b := s.rpcFailure(r, req, st, a2av03.Error(st))
 	if wire.RPCStatus(st) == http.StatusOK && onlyEvents(r) {
 		events := wire.NewEventWriter(w, s.config.StallTime, func(error) {})

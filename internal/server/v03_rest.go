@@ -21,7 +21,7 @@ import (
 
 // routesV03 returns the routes of 0.3. They exist even if 0.3 is turned off; the error then
 // says how to turn it on.
-func (s *Server) routesV03() []route {
+func (s *httpAPI) routesV03() []route {
 	const push = "/tasks/{id}/pushNotificationConfigs"
 	var routes []route
 	for _, tenant := range []string{"", "/{tenant}"} {
@@ -31,18 +31,18 @@ func (s *Server) routesV03() []route {
 		routes = append(routes,
 			route{"GET", tenant + oldCardPath, s.serveOldCard},
 			route{"OPTIONS", tenant + oldCardPath, preflight},
-			at("POST", "/message:send", (*Server).sendV03),
+			at("POST", "/message:send", sendV03),
 			route{"POST", tenant + "/v1/message:stream", s.guardV03(s.streamV03("message/stream"))},
-			at("GET", "/tasks", (*Server).listV03),
-			at("GET", "/tasks/{id=*}", (*Server).getV03),
-			at("POST", "/tasks/{id=*}:cancel", (*Server).cancelV03),
+			at("GET", "/tasks", listV03),
+			at("GET", "/tasks/{id=*}", getV03),
+			at("POST", "/tasks/{id=*}:cancel", cancelV03),
 			route{"GET", tenant + "/v1/tasks/{id=*}:cancel", s.wrongMethod},
 			route{"GET POST", tenant + "/v1/tasks/{id=*}:subscribe", s.guardV03(s.streamV03("tasks/resubscribe"))},
-			at("POST", push, (*Server).setPushV03),
-			at("GET", push, (*Server).listPushV03),
-			at("GET", push+"/{push}", (*Server).getPushV03),
-			at("DELETE", push+"/{push}", (*Server).deletePushV03),
-			at("GET", "/card", (*Server).cardV03),
+			at("POST", push, setPushV03),
+			at("GET", push, listPushV03),
+			at("GET", push+"/{push}", getPushV03),
+			at("DELETE", push+"/{push}", deletePushV03),
+			at("GET", "/card", cardV03),
 		)
 	}
 	return routes
@@ -73,7 +73,7 @@ func restV03(r *http.Request) bool { return pathV03.MatchString(r.URL.Path) }
 
 // guardV03 wraps the handler of a 0.3 path: it rejects calls if 0.3 is turned off, and
 // calls that name another version.
-func (s *Server) guardV03(next func(http.ResponseWriter, *http.Request, map[string]string)) func(http.ResponseWriter, *http.Request, map[string]string) {
+func (s *httpAPI) guardV03(next func(http.ResponseWriter, *http.Request, map[string]string)) func(http.ResponseWriter, *http.Request, map[string]string) {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		in := inboundOf(r.Context())
 		r.Header["Accept"] = []string{wire.TypeJSON} // the only media type of 0.3
@@ -94,9 +94,9 @@ func (s *Server) guardV03(next func(http.ResponseWriter, *http.Request, map[stri
 
 // unaryREST runs one call and returns its answer as JSON; nil means that the answer has no
 // body.
-type unaryREST func(s *Server, r *http.Request, params map[string]string) ([]byte, error)
+type unaryREST func(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error)
 
-func (s *Server) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request, map[string]string) {
+func (s *httpAPI) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request, map[string]string) {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		b, err := do(s, r, params)
 		if err != nil {
@@ -114,7 +114,7 @@ func (s *Server) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request
 	}
 }
 
-func (s *Server) streamV03(method string) func(http.ResponseWriter, *http.Request, map[string]string) {
+func (s *httpAPI) streamV03(method string) func(http.ResponseWriter, *http.Request, map[string]string) {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		body := bodyOf(r)
 		if method == "tasks/resubscribe" { // the path names the task
@@ -132,11 +132,11 @@ func (s *Server) streamV03(method string) func(http.ResponseWriter, *http.Reques
 	}
 }
 
-func (s *Server) sendV03(r *http.Request, params map[string]string) ([]byte, error) {
+func sendV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	return callV03(a2av03.REST.ReadSend, a2av1.A2AServiceClient.SendMessage, a2av03.REST.WriteAnswer)(s, r.Context(), bodyOf(r), params)
 }
 
-func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, error) {
+func getV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.GetTaskRequest{Tenant: params["tenant"], Id: params["id"]}
 	err := knownV03(r.URL.Query(), "historyLength")
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Server) getV03(r *http.Request, params map[string]string) ([]byte, erro
 }
 
 // listV03 lists tasks; the filters are in the query.
-func (s *Server) listV03(r *http.Request, params map[string]string) ([]byte, error) {
+func listV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	q := r.URL.Query()
 	req := &a2av1.ListTasksRequest{Tenant: params["tenant"], ContextId: queryText(q, "contextId"), PageToken: queryText(q, "pageToken")}
 	err := knownV03(q, "contextId", "status", "pageSize", "pageToken", "historyLength", "includeArtifacts", "lastUpdatedAfter")
@@ -178,7 +178,7 @@ func (s *Server) listV03(r *http.Request, params map[string]string) ([]byte, err
 	return rendered(a2av03.REST.WriteTasks)(s.tasks.ListTasks(r.Context(), req))
 }
 
-func (s *Server) cancelV03(r *http.Request, params map[string]string) ([]byte, error) {
+func cancelV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	req, err := a2av03.ReadCancel(bodyOf(r))
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (s *Server) cancelV03(r *http.Request, params map[string]string) ([]byte, e
 	return rendered(a2av03.REST.WriteTask)(s.tasks.CancelTask(r.Context(), req))
 }
 
-func (s *Server) setPushV03(r *http.Request, params map[string]string) ([]byte, error) {
+func setPushV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	req, err := a2av03.REST.ReadPush(bodyOf(r))
 	if err != nil {
 		return nil, err
@@ -196,24 +196,24 @@ func (s *Server) setPushV03(r *http.Request, params map[string]string) ([]byte, 
 	return rendered(a2av03.REST.WritePush)(s.tasks.CreateTaskPushNotificationConfig(r.Context(), req))
 }
 
-func (s *Server) listPushV03(r *http.Request, params map[string]string) ([]byte, error) {
+func listPushV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.ListTaskPushNotificationConfigsRequest{Tenant: params["tenant"], TaskId: params["id"]}
 	return rendered(a2av03.REST.WritePushes)(s.tasks.ListTaskPushNotificationConfigs(r.Context(), req))
 }
 
-func (s *Server) getPushV03(r *http.Request, params map[string]string) ([]byte, error) {
+func getPushV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.GetTaskPushNotificationConfigRequest{Tenant: params["tenant"], TaskId: params["id"], Id: params["push"]}
 	return rendered(a2av03.REST.WritePush)(s.tasks.GetTaskPushNotificationConfig(r.Context(), req))
 }
 
-func (s *Server) deletePushV03(r *http.Request, params map[string]string) ([]byte, error) {
+func deletePushV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	_, err := s.tasks.DeleteTaskPushNotificationConfig(r.Context(), &a2av1.DeleteTaskPushNotificationConfigRequest{
 		Tenant: params["tenant"], TaskId: params["id"], Id: params["push"],
 	})
 	return nil, err
 }
 
-func (s *Server) cardV03(r *http.Request, params map[string]string) ([]byte, error) {
+func cardV03(s *httpAPI, r *http.Request, params map[string]string) ([]byte, error) {
 	req := &a2av1.GetExtendedAgentCardRequest{Tenant: params["tenant"]}
 	return rendered(a2av03.WriteCard)(s.tasks.GetExtendedAgentCard(r.Context(), req))
 }
@@ -269,7 +269,7 @@ func setTenantOf(req any, params map[string]string) error {
 // oldCardPath is the path of the card before A2A 0.3. Some newer clients still use it.
 const oldCardPath = "/.well-known/agent.json"
 
-func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
+func (s *httpAPI) serveOldCard(w http.ResponseWriter, r *http.Request, params map[string]string) {
 	if inboundOf(r.Context()).noV03() {
 		s.failWith(w, r, wire.NotServed("unknown path; the card is at %s", cardPath), http.StatusNotFound)
 		return
@@ -281,7 +281,7 @@ func (s *Server) serveOldCard(w http.ResponseWriter, r *http.Request, params map
 // "union". Callers that name a version other than 0.3, or name none but accept the media
 // type that 1.0 introduced, get the card of 1.0. If 0.3 is turned off, so do all callers.
 // Others get a card that also describes 0.3; its signatures cover only the fields of 1.0.
-func (s *Server) cardBytes(ctx context.Context, card *a2av1.AgentCard) (b []byte, form string, err error) {
+func (s *httpAPI) cardBytes(ctx context.Context, card *a2av1.AgentCard) (b []byte, form string, err error) {
 	in := inboundOf(ctx)
 	if in.noV03() || !in.wantsV03() && (!in.unversioned() || strings.Contains(in.accept, wire.TypeA2A)) {
 		b, err = wire.Marshal(card)

@@ -2,17 +2,12 @@ package server
 
 import (
 	"context"
-	"net"
 	"net/http"
-	"net/netip"
 	"regexp"
 	"strconv"
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -31,7 +26,7 @@ type Use interface {
 
 // checkCalls returns the status for a caller of a server that is working on too many calls. Operators are not
 // refused, so that they can find out and end what others do.
-func (s *Server) checkCalls(in *inbound) error {
+func (s *Chain) checkCalls(in *inbound) error {
 	if in.caller == nil || in.caller.May(a2a.PermissionAdmin) {
 		return nil
 	}
@@ -39,7 +34,7 @@ func (s *Server) checkCalls(in *inbound) error {
 }
 
 // countRequest counts a request. The error is the status for a caller that makes too many.
-func (s *Server) countRequest(in *inbound) error {
+func (s *Chain) countRequest(in *inbound) error {
 	if in.caller == nil || s.config.Use == nil {
 		return nil
 	}
@@ -142,7 +137,7 @@ type upload struct {
 }
 
 // uploadOf returns the upload of a request.
-func (s *Server) uploadOf(in *inbound) *upload {
+func (s *Chain) uploadOf(in *inbound) *upload {
 	if s.config.Use == nil || in.caller == nil {
 		return &upload{held: in.held}
 	}
@@ -176,7 +171,7 @@ const quickMessage = 5 * time.Second
 // receiving reserves the largest size of a message for a gRPC call whose message does not arrive at once.
 // grpc-go does not tell how much of it there is. If there is no room, the call ends with the refusal, and the
 // returned context is canceled. It does not block.
-func (s *Server) receiving(ctx context.Context, in *inbound) context.Context {
+func (s *Chain) receiving(ctx context.Context, in *inbound) context.Context {
 	if s.config.Use == nil || in.caller == nil {
 		return ctx
 	}
@@ -206,76 +201,4 @@ func (s *Server) receiving(ctx context.Context, in *inbound) context.Context {
 	})
 	context.AfterFunc(ctx, in.received)
 	return ctx
-}
-
-// connections counts the open connections of all listeners. It is safe for concurrent use.
-type connections struct {
-	log      *zap.Logger
-	settings *settings.Live
-
-	mu      sync.Mutex
-	all     int                  // guarded by mu
-	from    map[netip.Prefix]int // guarded by mu
-	refused int                  // guarded by mu
-}
-
-// enter counts a connection, and reports whether there may be one more.
-func (c *connections) enter(from netip.Addr) bool {
-	now := c.settings.Load()
-	at, shared := auth.Network(from), shared(from, now.Proxies)
-	c.mu.Lock()
-	if c.all >= int(now.GetLimits().GetMaxConnections()) || !shared && c.from[at] >= int(now.GetLimits().GetMaxConnectionsPerAddress()) {
-		c.refused++
-		all, ofAddress, refused := c.all, c.from[at], c.refused
-		c.mu.Unlock()
-		if refused&(refused-1) == 0 { // the first, the second, the fourth, and so on
-			c.log.Warn("connections are refused: server.limits.max_connections or max_connections_per_address is reached",
-				zap.Stringer("address", from), zap.Int("open", all), zap.Int("of_address", ofAddress), zap.Int("refused", refused))
-		}
-		return false
-	}
-	defer c.mu.Unlock()
-	if c.from == nil {
-		c.from = map[netip.Prefix]int{}
-	}
-	c.all++
-	c.from[at]++
-	return true
-}
-
-// leave counts the end of a connection.
-func (c *connections) leave(from netip.Addr) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := auth.Network(from)
-	c.all--
-	if c.from[at]--; c.from[at] <= 0 {
-		delete(c.from, at)
-	}
-}
-
-// shared reports whether an address may belong to a proxy, which connects for many callers.
-func shared(from netip.Addr, proxies []netip.Prefix) bool {
-	if from.IsLoopback() || !from.IsValid() {
-		return true
-	}
-	for _, p := range proxies {
-		if p.Contains(from) {
-			return true
-		}
-	}
-	return false
-}
-
-// accept counts a connection, and closes it if there are too many. conn is nil then.
-func (c *connections) accept(conn net.Conn) net.Conn {
-	var from netip.Addr
-	if at, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
-		from = at.Addr().Unmap()
-	}
-	if !c.enter(from) {
-		_ = conn.Close()
-		return nil
-	}
-	return &counted{Conn: conn, leave: sync.OnceFunc(func() { c.leave(from) })}
 }

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -14,7 +15,7 @@ import (
 
 // identify returns the caller of a call. Without authentication every caller is local/local, which
 // has all permissions and every role.
-func (s *Server) identify(in *inbound) (a2a.Caller, error) {
+func (s *Chain) identify(in *inbound) (a2a.Caller, error) {
 	if s.config.Auth != nil {
 		return s.config.Auth.Authenticate(in.request(false))
 	}
@@ -39,7 +40,7 @@ func sampledRefusals(log *zap.Logger) *zap.Logger {
 
 // logRefusal logs that the credentials of a call were refused. Unknown keys are not logged here: the
 // authentication counts them by address.
-func (s *Server) logRefusal(in *inbound, err error) {
+func (s *Chain) logRefusal(in *inbound, err error) {
 	var no *auth.Refusal
 	if !errors.As(err, &no) || no.Why == auth.WhyUnknown {
 		return
@@ -50,4 +51,31 @@ func (s *Server) logRefusal(in *inbound, err error) {
 
 func unauthenticated(text string) error {
 	return agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "%s", text)
+}
+
+// recordSignIn records that the credentials of a call were refused. A call without credentials is not
+// recorded.
+func (s *Chain) recordSignIn(in *inbound, err error) {
+	if len(in.authorization) == 0 && (in.tls == nil || len(in.tls.PeerCertificates) == 0) || agent.AsError(err).Code != agent.CodeUnauthenticated {
+		return
+	}
+	s.config.Refused.Add(audit.Refusal{Account: audit.ServerAccount, Action: "sign-in", Subject: whyRefused(err), Address: auth.Network(in.addr).String()})
+}
+
+// whyRefused returns the reason for which credentials were refused, one of few texts.
+func whyRefused(err error) string {
+	var no *auth.Refusal
+	if errors.As(err, &no) {
+		return no.Why
+	}
+	return auth.WhyOther
+}
+
+// recordDenied records that a caller lacks the permission for a call.
+func (c *call) recordDenied() {
+	r := audit.Refusal{Account: audit.ServerAccount, Action: "denied", Subject: c.method, Address: auth.Network(c.in.addr).String()}
+	if c.in.caller != nil {
+		r.Account, r.Actor = c.in.caller.Account, c.in.caller.Owner()
+	}
+	c.chain.config.Refused.Add(r)
 }
