@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/server/service"
+
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -115,7 +117,7 @@ func binding(b *testing.B) (url string, stop func()) {
 }
 
 // echoHandler answers SendMessage; nothing else is asked of it.
-type echoHandler struct{ server.Handler }
+type echoHandler struct{ service.Handler }
 
 func (echoHandler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error) {
 	return sendEcho{}.SendMessage(ctx, req)

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/server/call"
+
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -15,7 +16,7 @@ var permissionRow = regexp.MustCompile("(?m)^\\| `([A-Z]+)` \\| (`.*) \\|$")
 // TestPermissions keeps the table of permissions in security.md equal to what the server checks.
 func TestPermissions(t *testing.T) {
 	want := map[string][]string{}
-	for method, p := range server.MethodPermissions() {
+	for method, p := range call.MethodPermissions() {
 		if p != 0 {
 			want[p.String()] = append(want[p.String()], method)
 		}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentteams/team-server/internal/server/service"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -33,8 +35,8 @@ var updateGolden = flag.Bool("update", false, "write the golden files")
 // contractCalls implements the services behind the contract calls. It records each request and
 // answers with resp, or with err if that is set.
 type contractCalls struct {
-	server.Teams
-	server.Collaborations
+	service.Teams
+	service.Collaborations
 	got  proto.Message
 	resp proto.Message
 	err  error

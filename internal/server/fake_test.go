@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/server/service"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
@@ -21,7 +23,7 @@ import (
 // probe is a handler whose methods a test sets, so that the test covers only the transport.
 // Methods that are not set panic.
 type probe struct {
-	server.Handler
+	service.Handler
 	calls     atomic.Int64
 	send      func(context.Context, *a2av1.SendMessageRequest) (*a2av1.SendMessageResponse, error)
 	stream    func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error)

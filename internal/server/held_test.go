@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentteams/team-server/internal/server/service"
+
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -43,7 +45,7 @@ func locked() server.Config {
 	live := settings.Of(nil)
 	live.Store(&settings.Snapshot{ServerSettings: live.Load().ServerSettings, Signer: signer})
 	return server.Config{
-		Handler: &probe{card: card}, Monitor: struct{ server.Monitor }{}, Settings: live,
+		Handler: &probe{card: card}, Monitor: struct{ service.Monitor }{}, Settings: live,
 		Auth: byKeys(key("ann", "", "secret")),
 	}
 }

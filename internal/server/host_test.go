@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/server/service"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
@@ -23,7 +25,7 @@ func TestA_21_T_45_ForeignPages(t *testing.T) {
 		get:  task,
 		card: func(context.Context, string) (*a2av1.AgentCard, error) { return &a2av1.AgentCard{Name: "team"}, nil },
 	}
-	plain := server.Config{Handler: p, Monitor: struct{ server.Monitor }{}}
+	plain := server.Config{Handler: p, Monitor: struct{ service.Monitor }{}}
 	named, keyed, proxied := plain, plain, plain
 	named.Settings = settings.Of(&teamv1.ServerSettings{PublicUrl: "https://team.example/teams"})
 	keyed.Auth = byKeys(key("ann", "", "secret"))

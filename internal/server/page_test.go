@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/server/service"
+
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
 )
@@ -14,7 +16,7 @@ import (
 // not served here. That it works is tested in a browser, in tests/page.
 func TestR_003_28_Page(t *testing.T) {
 	// monitored has a monitor that is never called.
-	monitored := struct{ server.Monitor }{}
+	monitored := struct{ service.Monitor }{}
 	target := start(t, server.Config{Handler: &probe{}, Monitor: monitored, Auth: byKeys(key("ann", "", "secret"))})
 	get := func(t *testing.T, path, etag string) (*http.Response, string) {
 		t.Helper()
@@ -76,7 +78,7 @@ func policyOf(resp *http.Response) string { return resp.Header.Get("Content-Secu
 // TestR_003_31_SignInOfThePage: without a key the page learns the issuers to sign in with, and it may call the
 // origins of their token endpoints and no others. A page that was cached with another policy is sent again.
 func TestR_003_31_SignInOfThePage(t *testing.T) {
-	monitored := struct{ server.Monitor }{}
+	monitored := struct{ service.Monitor }{}
 	var known []auth.SignIn
 	target := start(t, server.Config{
 		Handler: &probe{}, Monitor: monitored, Auth: byKeys(key("ann", "", "secret")), SignIns: func() []auth.SignIn { return known },

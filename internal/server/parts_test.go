@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/server/reduce"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/wire"
@@ -31,8 +33,8 @@ func TestA_05_PartsInRanges(t *testing.T) {
 	const content = "0123456789"
 	part := &a2av1.Part{Content: &a2av1.Part_Text{Text: content}, Filename: "digits.txt"}
 	target := start(t, server.Config{Handler: parted{&probe{}, part}})
-	url := target.HTTP + "/tasks/t1/parts/" + server.PartDigest(part)
-	tag := `"` + server.PartDigest(part) + `"`
+	url := target.HTTP + "/tasks/t1/parts/" + reduce.PartDigest(part)
+	tag := `"` + reduce.PartDigest(part) + `"`
 	for _, c := range []struct {
 		name, method   string
 		ranges, header map[string]string

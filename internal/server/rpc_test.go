@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/server/service"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
@@ -37,7 +39,7 @@ func named(tenant *string) *probe {
 // of another site.
 func TestA_01_RPCAtTheAddressOfAnAgent(t *testing.T) {
 	var tenant string
-	open := start(t, server.Config{Handler: named(&tenant), Monitor: struct{ server.Monitor }{}})
+	open := start(t, server.Config{Handler: named(&tenant), Monitor: struct{ service.Monitor }{}})
 	keyed := start(t, server.Config{Handler: named(&tenant), Auth: byKeys(key("ann", "", "secret"))})
 	const one, old = `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t1"}}`, `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"t1"}}`
 	for path, want := range map[string]string{

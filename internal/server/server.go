@@ -1,5 +1,6 @@
-// Package server serves A2A and the services of team-server over three bindings: gRPC, REST
-// and JSON-RPC. They differ in encoding only; call.go has what all calls have in common.
+// Package server serves A2A and the services of team-server over three bindings: gRPC, REST and JSON-RPC. It puts its rooms
+// together and stops them: package conn counts connections, grpcapi and httpapi are the bindings, which differ in encoding
+// only, package call has what all calls have in common, and service calls what implements them.
 package server
 
 import (
@@ -13,6 +14,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/conn"
+	"github.com/agentteams/team-server/internal/server/grpcapi"
+	"github.com/agentteams/team-server/internal/server/httpapi"
+	"github.com/agentteams/team-server/internal/server/service"
 
 	"go.uber.org/zap"
 
@@ -29,13 +36,13 @@ import (
 // Config configures a Server. Only Handler is required.
 type Config struct {
 	// Handler implements the A2A and Agent services; an *a2a.Handler.
-	Handler Handler
+	Handler service.Handler
 	// Teams implements the team and registry services. If nil, they are not served.
-	Teams Teams
+	Teams service.Teams
 	// Monitor implements the monitor service. If nil, it is not served.
-	Monitor Monitor
+	Monitor service.Monitor
 	// Collaborations implements the collaboration service. If nil, it is not served.
-	Collaborations Collaborations
+	Collaborations service.Collaborations
 	// Board implements the board service. If nil, it is not served.
 	Board teamv1.BoardServiceServer
 	// Accounts implements the account service. If nil, it is not served.
@@ -80,7 +87,7 @@ type Config struct {
 	// ended; the default is 30 s.
 	StallTime time.Duration
 	// Use limits what accounts use of the server; nil means no limits.
-	Use Use
+	Use call.Use
 	// Memory is the budget of what calls hold in memory; nil means no limit.
 	Memory *inflight.Budget
 	// Metrics measures requests; nil measures nothing.
@@ -102,10 +109,10 @@ type Listeners struct {
 type Server struct {
 	config      Config
 	log         *zap.Logger
-	chain       *Chain
-	connections *connections
-	grpc        *grpcAPI
-	http        *httpAPI
+	chain       *call.Chain
+	connections *conn.Connections
+	grpc        *grpcapi.API
+	http        *httpapi.API
 	serving     atomic.Bool
 }
 
@@ -123,20 +130,20 @@ func New(config Config) (*Server, error) {
 	if config.Settings == nil {
 		config.Settings = settings.Of(nil)
 	}
-	s := &Server{config: config, log: config.Log, connections: &connections{log: config.Log, settings: config.Settings}}
-	s.chain = NewChain(ChainConfig{
+	s := &Server{config: config, log: config.Log, connections: conn.New(config.Settings, config.Log)}
+	s.chain = call.New(call.Config{
 		Settings: config.Settings, Auth: config.Auth, Use: config.Use, Memory: config.Memory, Refused: config.Refused,
 		Metrics: config.Metrics, Traces: config.Traces, RecheckInterval: config.RecheckInterval, Log: config.Log,
 	})
-	table := NewTable(TableConfig{
+	table := service.New(service.Config{
 		Handler: config.Handler, Teams: config.Teams, Monitor: config.Monitor, Collaborations: config.Collaborations, Board: config.Board,
 		Accounts: config.Accounts, Keys: config.Keys, Audits: config.Audits, Halts: config.Halts,
 	}, s.chain)
-	s.grpc = NewGRPC(GRPCConfig{
+	s.grpc = grpcapi.New(grpcapi.Config{
 		TLS: config.TLS, NoReflection: config.NoReflection, Ready: s.Ready, HealthInterval: config.HealthInterval, StallTime: config.StallTime, Log: config.Log,
 	}, s.chain, table)
 	var err error
-	s.http, err = NewHTTP(HTTPConfig{
+	s.http, err = httpapi.New(httpapi.Config{
 		TLS: config.TLS, SignIns: config.SignIns, Ready: s.Ready, Version: config.Version, StallTime: config.StallTime, Log: config.Log,
 	}, s.chain, table)
 	return s, err
@@ -157,7 +164,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 			return
 		}
 		serving.Go(func() {
-			if err := serve(narrowListener{l, s.connections}); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			if err := serve(s.connections.Limit(l)); err != nil && !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("serving on %s: %w", l.Addr(), err)
 			}
 		})
@@ -165,7 +172,7 @@ func (s *Server) Serve(ctx context.Context, l Listeners) error {
 	start(l.GRPC, s.grpc.Serve)
 	start(l.HTTP, s.http.Serve)
 	checking, stopChecks := context.WithCancel(context.Background())
-	serving.Go(func() { s.chain.recheck(checking) })
+	serving.Go(func() { s.chain.Recheck(checking) })
 	s.serving.Store(true)
 	var err error
 	select {

@@ -5,11 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/server/reduce"
+
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -34,7 +35,7 @@ func TestA_01_SnapshotTooLarge(t *testing.T) {
 		Trace: &teamv1.Trace{TaskId: "t1", Step: root},
 	}}}
 	before := proto.CloneOf(full)
-	got, _ := server.Reduce(full, "https://team.test").(*teamv1.WatchTaskResponse)
+	got, _ := reduce.Reduce(full, "https://team.test").(*teamv1.WatchTaskResponse)
 	if n := proto.Size(got); n > a2a.MaxPageBytes || n > wire.MaxEvent {
 		t.Errorf("the snapshot has %d bytes", n)
 	}
@@ -52,7 +53,7 @@ func TestA_01_SnapshotTooLarge(t *testing.T) {
 		t.Errorf("the result of a step is %q", text)
 	}
 	small := &teamv1.WatchTaskResponse{Kind: &teamv1.WatchTaskResponse_Snapshot{Snapshot: &teamv1.TaskSnapshot{Task: &a2av1.Task{Id: "t1"}}}}
-	if server.Reduce(small, "") != proto.Message(small) {
+	if reduce.Reduce(small, "") != proto.Message(small) {
 		t.Error("a small snapshot was changed")
 	}
 }

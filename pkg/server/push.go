@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/agentteams/team-server/internal/server/reduce"
+
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -16,7 +18,6 @@ import (
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/push"
-	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
@@ -41,7 +42,7 @@ func newNotifier(c *Config, live *settings.Live, h *a2a.Handler, by *auth.Server
 	base := func() string { return live.Load().BaseURL }
 	t.config = push.Config{
 		Pushes: c.Store, Outbox: h.Outbox, Client: out.HTTPClient(), Allowed: by.Holds, Old: oldBody(c.Store, base),
-		Encode: func(m proto.Message) ([]byte, error) { return wire.Marshal(server.Reduce(m, base())) },
+		Encode: func(m proto.Message) ([]byte, error) { return wire.Marshal(reduce.Reduce(m, base())) },
 		Sign:   t.sign, Version: cmp.Or(c.Version, "dev"), Policy: c.Push, Metrics: measure, Traces: traces, Log: c.Log.Named("push"),
 	}
 	return t, nil
@@ -107,7 +108,7 @@ func oldBody(s a2a.Store, base func() string) func(context.Context, a2a.Push) ([
 		if err != nil {
 			return nil, "", err
 		}
-		t, _ = server.Reduce(t, base()).(*a2av1.Task)
+		t, _ = reduce.Reduce(t, base()).(*a2av1.Task)
 		b, err := a2av03.RPC.WriteTask(t)
 		return b, wire.TypeJSON, err
 	}

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentteams/team-server/internal/server/service"
+
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
@@ -41,7 +43,7 @@ import (
 type Listeners = server.Listeners
 
 // TeamManager implements the services that create, change and delete teams and agents.
-type TeamManager = server.Teams
+type TeamManager = service.Teams
 
 // Boards gives access to the teams that have boards.
 type Boards = board.Teams

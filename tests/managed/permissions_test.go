@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/server/call"
+
 	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -23,7 +25,6 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/tests/rig"
@@ -193,7 +194,7 @@ func overHTTP(name, method, verb, path, body string) route {
 // permission that the method needs, and with a key that has only these permissions.
 func TestT_6_PermissionMatrix(t *testing.T) {
 	t.Parallel()
-	needs := server.MethodPermissions()
+	needs := call.MethodPermissions()
 	var keys []string
 	key := func(name string, p a2a.Permissions) {
 		keys = append(keys, fmt.Sprintf("{name: %s, account: acme, sha256: %q, permissions: [%s]}", name, rig.Key("acme", name).GetSha256(), p))

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentteams/team-server/internal/server/reduce"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -18,7 +20,6 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
-	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -218,7 +219,7 @@ func (i Invariants) recomputed(t testing.TB, id string, events []*teamv1.Event) 
 			continue
 		}
 		task := i.get(t, agent.ChildTask(id, scope), n)
-		want, _ := bindings.Reduce(f.Task(), i.Target.HTTP).(*a2av1.Task)
+		want, _ := reduce.Reduce(f.Task(), i.Target.HTTP).(*a2av1.Task)
 		if !proto.Equal(want, task) { // cmp.Diff is slow for nested lists, so it runs only on failure
 			t.Errorf("I5: task %q is not what its events say (-events +task):\n%s", scope, cmp.Diff(want, task, protocmp.Transform()))
 		}
