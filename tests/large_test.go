@@ -14,7 +14,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/nesting"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -149,21 +148,13 @@ func TestA_02_LargeResultsAreReadable(t *testing.T) {
 }
 
 // TestA_01_DataThatOthersCanRead: data that Python's protobuf cannot read is refused of
-// clients and of agents, and tasks that hold it are listed without it.
+// clients and of agents.
 func TestA_01_DataThatOthersCanRead(t *testing.T) {
 	t.Parallel()
 	rig.EachStore(t, func(t *testing.T, place rig.Place) {
 		s, _ := place.Open(t)
 		m := rig.Manager(t, says("echo"), answering("fits", dataPart(nested(48))), answering("deep", dataPart(nested(49))))
 		target := rig.Serve(t, server.Config{Agents: m, Store: s})
-		h := a2a.NewHandler(a2a.Config{Agents: m, Store: s})
-		local := a2a.WithCaller(t.Context(), a2a.Caller{Account: "local", Principal: "local"})
-		before := rig.Text("echo", "before", "x") // of a version that took it
-		before.Message.Parts = append(before.Message.Parts, dataPart(nested(59)))
-		stored, err := h.SendMessage(local, atOnce(before))
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, c := range rig.Clients(t, target) {
 			send := func(tenant string, v *structpb.Value) (*a2av1.Task, error) {
 				req := rig.Text(tenant, fmt.Sprint(c.Binding(), tenant, proto.Size(v), "-", time.Now().UnixNano()), "x")
@@ -186,24 +177,6 @@ func TestA_01_DataThatOthersCanRead(t *testing.T) {
 			task, err := send("deep", nil)
 			if err != nil || task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_FAILED || !strings.Contains(agent.Text(task.GetStatus().GetMessage()), a2a.ReasonInvalidAgentResponse) {
 				t.Errorf("%s: an answer of 49 lists: %v, %v", c.Binding(), task.GetStatus(), err)
-			}
-			list, err := c.List(t.Context(), &a2av1.ListTasksRequest{PageSize: proto.Int32(100)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := false
-			for _, task := range list.GetTasks() {
-				for _, m := range task.GetHistory() {
-					for _, p := range m.GetParts() {
-						if nesting.TooDeep(p.GetData()) {
-							t.Errorf("%s: %s has data that is too deep", c.Binding(), task.GetId())
-						}
-						found = found || task.GetId() == stored.GetTask().GetId() && strings.Contains(p.GetUrl(), "/tasks/"+task.GetId()+"/parts/")
-					}
-				}
-			}
-			if !found {
-				t.Errorf("%s: the stored task does not say where its data is", c.Binding())
 			}
 		}
 	})

@@ -309,7 +309,8 @@ func TestA_09_WaitTimeout(t *testing.T) {
 			id = v
 		}
 		task, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: id})
-		if err != nil || task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_WORKING {
+		state := task.GetStatus().GetState() // a busy machine may not have claimed it yet
+		if err != nil || state != a2av1.TaskState_TASK_STATE_WORKING && state != a2av1.TaskState_TASK_STATE_SUBMITTED {
 			t.Errorf("the task of %s does not go on: %v %v", c.Binding(), task, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -13,7 +14,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/nesting"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -22,28 +22,23 @@ import (
 // read. If it has more than wire.MaxEvent bytes, its largest parts are replaced by parts
 // with the URL at which they can be read, until it has at most a2a.MaxPageBytes; if that
 // leaves more than wire.MaxEvent bytes, its largest values of metadata are replaced in the
-// same way. Parts of tasks that nest too deep are replaced as well. base is the server's URL; if
+// same way. base is the server's URL; if
 // it is empty, parts are replaced by a text that gives their size. An answer that needs no
 // change is returned unchanged. m is never modified.
 func Reduce(m proto.Message, base string) proto.Message {
-	r := &reducer{base: base}
-	r.visit(m)
-	if !r.deep && proto.Size(m) <= wire.MaxEvent {
-		return m
-	}
-	m = proto.CloneOf(m)
-	r = &reducer{base: base, change: true}
-	r.visit(m)
 	size := proto.Size(m)
 	if size <= wire.MaxEvent {
 		return m
 	}
+	m = proto.CloneOf(m)
+	r := &reducer{base: base}
+	r.visit(m)
 	slices.SortFunc(r.parts, func(a, b partPlace) int { return cmp.Compare(b.size, a.size) })
 	for _, p := range r.parts {
 		if size <= a2a.MaxPageBytes || p.size < minReplaced {
 			break
 		}
-		r.replace(p, "size")
+		p.replace()
 		size -= p.size - proto.Size(p.parts[p.i])
 	}
 	if size > wire.MaxEvent {
@@ -55,7 +50,7 @@ func Reduce(m proto.Message, base string) proto.Message {
 // leaveOut replaces the largest values of metadata in an answer, whose encoded size is size
 // bytes.
 func leaveOut(m proto.Message, base string, size int) {
-	r := &reducer{base: base, change: true} // parts that were replaced have other metadata
+	r := &reducer{base: base} // parts that were replaced have other metadata
 	r.visit(m)
 	slices.SortFunc(r.values, func(a, b valuePlace) int { return cmp.Compare(b.size, a.size) })
 	for _, v := range r.values {
@@ -74,8 +69,6 @@ const minReplaced = 1 << 10
 // reducer inspects the parts of an answer.
 type reducer struct {
 	base   string
-	change bool // replace what is too deep; otherwise only detect it
-	deep   bool
 	parts  []partPlace
 	values []valuePlace
 }
@@ -153,9 +146,6 @@ func (r *reducer) message(task string, m *a2av1.Message) {
 		return
 	}
 	r.all(task, m.GetParts())
-	if r.metadata(m.GetMetadata()) {
-		m.Metadata = nil
-	}
 	r.collect(task, m.GetMetadata())
 }
 
@@ -164,25 +154,12 @@ func (r *reducer) artifact(task string, a *a2av1.Artifact) {
 		return
 	}
 	r.all(task, a.GetParts())
-	if r.metadata(a.GetMetadata()) {
-		a.Metadata = nil
-	}
 	r.collect(task, a.GetMetadata())
-}
-
-// metadata reports whether metadata nests too deep and must be left out.
-func (r *reducer) metadata(s *structpb.Struct) bool {
-	deep := nesting.TooDeepStruct(s)
-	r.deep = r.deep || deep
-	return deep && r.change
 }
 
 // collect records the values of metadata, which may be replaced later. Values without a task,
 // such as those of an update, cannot be read at a URL.
 func (r *reducer) collect(task string, s *structpb.Struct) {
-	if !r.change {
-		return
-	}
 	for name, v := range s.GetFields() {
 		r.values = append(r.values, valuePlace{task, s, name, proto.Size(v)})
 	}
@@ -191,30 +168,19 @@ func (r *reducer) collect(task string, s *structpb.Struct) {
 func (r *reducer) all(task string, parts []*a2av1.Part) {
 	for i, p := range parts {
 		r.collect(task, p.GetMetadata())
-		deep := nesting.TooDeep(p.GetData()) || nesting.TooDeepStruct(p.GetMetadata())
-		r.deep = r.deep || deep
-		switch at := (partPlace{r.base, task, parts, i, 0}); {
-		case !r.change || task == "":
-		case deep:
-			r.replace(at, "depth")
-		default:
-			at.size = proto.Size(p)
-			r.parts = append(r.parts, at)
+		if task != "" {
+			r.parts = append(r.parts, partPlace{r.base, task, parts, i, proto.Size(p)})
 		}
 	}
 }
 
 // replace replaces a part with one that has a URL.
-func (r *reducer) replace(at partPlace, reason string) {
+func (at partPlace) replace() {
 	p := at.parts[at.i]
 	metadata := &structpb.Struct{Fields: map[string]*structpb.Value{}}
-	if !nesting.TooDeepStruct(p.GetMetadata()) {
-		for k, v := range p.GetMetadata().GetFields() {
-			metadata.Fields[k] = v
-		}
-	}
+	maps.Copy(metadata.Fields, p.GetMetadata().GetFields())
 	media, body := PartContent(p)
-	metadata.Fields[a2a.TeamRunURI] = marker(reason, len(body))
+	metadata.Fields[a2a.TeamRunURI] = marker(len(body))
 	if at.base == "" {
 		at.parts[at.i] = &a2av1.Part{
 			Content:  &a2av1.Part_Text{Text: "A part of " + strconv.Itoa(len(body)) + " bytes is omitted: there is no HTTP address from which it could be read."},
@@ -234,7 +200,7 @@ func (r *reducer) replace(at partPlace, reason string) {
 func (r *reducer) replaceValue(v valuePlace) {
 	part := a2a.MetadataPart(v.metadata.GetFields()[v.name])
 	_, body := PartContent(part)
-	with := marker("size", len(body))
+	with := marker(len(body))
 	switch {
 	case v.name == a2a.TeamRunURI:
 		v.metadata.Fields[v.name] = with
@@ -245,10 +211,10 @@ func (r *reducer) replaceValue(v valuePlace) {
 	v.metadata.Fields[v.name] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: with}})
 }
 
-// marker returns the metadata of a replacement: the reason, and the original size in bytes.
-func marker(reason string, size int) *structpb.Value {
+// marker returns the metadata of a replacement: why, and the original size in bytes.
+func marker(size int) *structpb.Value {
 	return structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
-		"replaced": structpb.NewStringValue(reason), "bytes": structpb.NewStringValue(strconv.Itoa(size)),
+		"replaced": structpb.NewStringValue("size"), "bytes": structpb.NewStringValue(strconv.Itoa(size)),
 	}})
 }
 
