@@ -11,8 +11,8 @@ import (
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
+	"github.com/agentteams/team-server/internal/testkit/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/tests/rig"
 )

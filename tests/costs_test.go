@@ -13,8 +13,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/storetest"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"

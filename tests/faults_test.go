@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/store/faulty"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -225,7 +225,7 @@ func TestS_49_AHangingStore(t *testing.T) {
 
 // TestS_49_OneFault has one operation of a run's owner fail on a store that
 // outlives it: not done, or done and reported as failed. The loop over every
-// operation is that of internal/store/faulty.
+// operation is that of internal/testkit/faulty.
 func TestS_49_OneFault(t *testing.T) {
 	t.Parallel() // most of its time it waits for leases
 	for _, place := range sample.Of(t, []func(testing.TB) rig.Place{rig.SQLite, rig.PostgreSQL}) {

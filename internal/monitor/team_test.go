@@ -17,8 +17,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
+	"github.com/agentteams/team-server/internal/testkit/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )

@@ -140,7 +140,7 @@ func (p *Page) Add(f Filter, t *a2av1.Task) bool {
 
 // Store stores tasks with their journals and inboxes. All methods that serve a caller take the
 // owner. Implementations must be safe for concurrent use. Implementations must also pass the
-// tests in internal/store/storetest.
+// tests in internal/testkit/storetest.
 type Store interface {
 	// Create creates a task with its first event; its run is then due. If the owner has sent the
 	// message before, existed is true and root is the task that was created then. Otherwise root

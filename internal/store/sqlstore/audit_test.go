@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/internal/store/storetest"
+	"github.com/agentteams/team-server/internal/testkit/storetest"
 )
 
 // TestT_49_KeepsBroken: a chain that was changed keeps all of its records, which are the proof, and an error is logged;

@@ -13,7 +13,7 @@ import (
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/internal/store/storetest"
+	"github.com/agentteams/team-server/internal/testkit/storetest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )

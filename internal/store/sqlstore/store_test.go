@@ -10,8 +10,8 @@ import (
 
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/internal/store/storetest"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
+	"github.com/agentteams/team-server/internal/testkit/storetest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }

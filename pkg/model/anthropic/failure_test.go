@@ -11,10 +11,10 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/modeltest"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 	"github.com/agentteams/team-server/pkg/model/anthropic"
-	"github.com/agentteams/team-server/pkg/model/modeltest"
 )
 
 var price = model.Price{Input: 0.25, Output: 2}

@@ -4,10 +4,10 @@ import (
 	"flag"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/testkit/modeltest"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 	"github.com/agentteams/team-server/pkg/model/anthropic"
-	"github.com/agentteams/team-server/pkg/model/modeltest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

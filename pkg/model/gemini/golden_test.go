@@ -9,10 +9,10 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/testkit/modeltest"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 	"github.com/agentteams/team-server/pkg/model/gemini"
-	"github.com/agentteams/team-server/pkg/model/modeltest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -12,9 +12,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
+	"github.com/agentteams/team-server/internal/testkit/modeltest"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
-	"github.com/agentteams/team-server/pkg/model/modeltest"
 )
 
 func calls(ids ...string) []*teamv1.ToolCall {
