@@ -47,9 +47,8 @@ func TestS_44_PauseOutlivesTheProcess(t *testing.T) {
 		id := first.sendNow(t, "team", "m", "x").GetId()
 		<-c.entered["b"]
 		h, ctx := first.beside(t, m)
-		f, err := h.Pause(ctx, id)
-		if err != nil || !f.Paused() {
-			t.Fatal(f.Paused(), err)
+		if task, err := h.Pause(ctx, id); err != nil || !isPaused(task) {
+			t.Fatal(task, err)
 		}
 		c.open("b")
 		wake, stop := first.store.Watch(id)
@@ -134,9 +133,9 @@ func TestS_43_StopDropsArtifacts(t *testing.T) {
 			id := l.sendNow(t, "team", fmt.Sprint("m", save), "x").GetId()
 			<-c.entered["b"]
 			h, ctx := l.beside(t, m)
-			f, err := h.Stop(ctx, id, a2a.Stop{Force: true, SavePartial: save})
-			if err != nil || f.State() != a2av1.TaskState_TASK_STATE_CANCELED {
-				t.Fatal(f.State(), err)
+			task, err := h.Stop(ctx, id, a2a.Stop{Force: true, SavePartial: save})
+			if err != nil || task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_CANCELED {
+				t.Fatal(task, err)
 			}
 			for _, client := range l.clients {
 				for _, id := range []string{id, id + "~1"} {

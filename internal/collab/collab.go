@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -137,11 +137,11 @@ func (s *Service) begin(ctx context.Context, req *teamv1.StartCollaborationReque
 	}
 	start := s.start(req, def)
 	start.Entry = s.c.Teams.Entry(req.GetTeamId())
-	f, err := s.h.Start(ctx, start)
+	id, err := s.h.Start(ctx, start)
 	if err != nil {
 		return "", requestError(err, req.GetTeamId(), start.Concurrent)
 	}
-	return f.Task().GetId(), nil
+	return id, nil
 }
 
 // start converts a request to the start of a task.
@@ -228,7 +228,7 @@ func (s *Service) ResumeCollaboration(ctx context.Context, req *teamv1.ResumeCol
 
 // command runs a command on a collaboration and returns its status. The error is
 // UNSUPPORTED_OPERATION if it has ended.
-func (s *Service) command(ctx context.Context, id string, do func(context.Context, string) (*project.Fold, error)) (*teamv1.GetCollaborationStatusResponse, error) {
+func (s *Service) command(ctx context.Context, id string, do func(context.Context, string) (*a2av1.Task, error)) (*teamv1.GetCollaborationStatusResponse, error) {
 	r, err := s.read(ctx, id)
 	if err != nil {
 		return nil, err

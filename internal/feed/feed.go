@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -31,10 +30,9 @@ var errBehind = errors.New("behind the feed")
 // longer kept continues with another feed, which is further back.
 type feed struct {
 	Key
+	journal
 	of    *Feeds
-	wake  <-chan struct{} // receives when the journal may have new events
-	stop  func()          // stops wake
-	store chan struct{}   // a semaphore for reading the store
+	store chan struct{} // a semaphore for reading the store
 
 	hold    *inflight.Hold // what it keeps in memory
 	readers int            // guarded by Feeds.mu
@@ -52,9 +50,7 @@ type feed struct {
 
 // newFeed returns a feed that has read nothing. Its stop function must be called.
 func (s *Feeds) newFeed(k Key) *feed {
-	f := &feed{Key: k, of: s, told: newTeller(k, s.c.Closes), more: true, store: make(chan struct{}, 1)}
-	f.wake, f.stop = s.c.Source.Watch(k.Root)
-	return f
+	return &feed{Key: k, journal: s.watch(k.Owner, k.Root), of: s, told: newTeller(k, s.c.Closes), more: true, store: make(chan struct{}, 1)}
 }
 
 // load folds the recorded events up to the sequence number upTo without entries for readers. If
@@ -62,11 +58,11 @@ func (s *Feeds) newFeed(k Key) *feed {
 // feed has readers.
 func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 	for more := true; more; {
-		page, err := f.of.c.Source.Events(ctx, f.Owner, f.Root, f.told.seq, loadPage)
-		if err != nil {
+		var page []*teamv1.Event
+		var err error
+		if page, more, err = f.page(ctx, f.told.seq, loadPage); err != nil {
 			return err
 		}
-		more = len(page) == loadPage
 		for _, ev := range page {
 			if ev.GetSeq() <= upTo {
 				f.state += proto.Size(ev)
@@ -224,15 +220,8 @@ func (f *feed) fetch(ctx context.Context) error {
 	if more {
 		return f.read(ctx)
 	}
-	poll := time.NewTimer(f.of.c.Poll)
-	defer poll.Stop()
-	select {
-	case <-changed: // another reader has read the store
-		return nil
-	case <-f.wake:
-	case <-poll.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if read, err := f.wait(ctx, changed, f.of.c.Poll); read || err != nil { // by another reader
+		return err
 	}
 	f.mu.Lock()
 	f.more = true // the next reader reads if ctx ends before this one does
@@ -252,18 +241,18 @@ func (f *feed) read(ctx context.Context) error {
 	f.mu.Lock()
 	after := f.told.seq
 	f.mu.Unlock()
-	page, err := f.of.c.Source.Events(ctx, f.Owner, f.Root, after, readPage+1)
+	page, more, err := f.page(ctx, after, readPage)
 	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	size, most, n := 0, f.of.share()/2, 0
-	for n < min(len(page), readPage) && size < most {
+	for n < len(page) && size < most {
 		size += f.add(page[n], after) // waiting readers have seen everything up to after
 		n++
 	}
-	f.more = n < len(page)
+	f.more = more || n < len(page)
 	if n > 0 {
 		f.task = nil
 		f.hold.Set(f.kept())

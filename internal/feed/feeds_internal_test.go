@@ -11,7 +11,7 @@ import (
 
 // feedAt is a feed that has come to a sequence and keeps what is behind base.
 func feedAt(base, seq int64) *feed {
-	f := &feed{stop: func() {}}
+	f := &feed{journal: journal{stop: func() {}}}
 	f.ring.base, f.told.seq = base, seq
 	return f
 }

@@ -114,12 +114,12 @@ func (m *Monitor) own(ctx context.Context, owner string, req *teamv1.ListQuestio
 // requested scope.
 func (m *Monitor) asking(ctx context.Context, owner string, req *teamv1.ListQuestionsRequest) (roots []string, scope string, err error) {
 	if req.GetTaskId() != "" {
-		task, err := m.h.Owned(ctx, req.GetTaskId())
+		of, err := m.h.Owned(ctx, req.GetTaskId())
 		if err != nil {
 			return nil, "", err
 		}
 		root, scope := agent.SplitTask(req.GetTaskId())
-		if req.GetAgentId() != "" && req.GetAgentId() != task.Agent() {
+		if req.GetAgentId() != "" && req.GetAgentId() != of {
 			return nil, scope, nil
 		}
 		return []string{root}, scope, nil

@@ -79,11 +79,7 @@ func Denied(lacks Permissions) *agent.Error {
 		"this call needs the permission %s, which the caller does not have; the operator of this server can add it to the caller's permissions", lacks)
 }
 
-type (
-	callerKey     struct{}
-	extensionsKey struct{}
-	traceKey      struct{}
-)
+type callerKey struct{}
 
 // WithCaller returns a context for a call made by c.
 func WithCaller(ctx context.Context, c Caller) context.Context {
@@ -94,28 +90,4 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 func CallerOf(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(Caller)
 	return c, ok
-}
-
-// WithExtensions returns a context for a call that activates the protocol extensions with these
-// URIs, as in the A2A-Extensions header.
-func WithExtensions(ctx context.Context, uris ...string) context.Context {
-	return context.WithValue(ctx, extensionsKey{}, uris)
-}
-
-// ExtensionsOf returns the URIs of the extensions that the call of ctx activates.
-func ExtensionsOf(ctx context.Context) []string {
-	uris, _ := ctx.Value(extensionsKey{}).([]string)
-	return uris
-}
-
-// WithTrace returns a context with the trace headers of the caller, which are recorded with the
-// task.
-func WithTrace(ctx context.Context, headers map[string]string) context.Context {
-	return context.WithValue(ctx, traceKey{}, headers)
-}
-
-// traceOf returns the headers set by WithTrace.
-func traceOf(ctx context.Context) map[string]string {
-	headers, _ := ctx.Value(traceKey{}).(map[string]string)
-	return headers
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -30,10 +31,10 @@ func Bindings() []string { return []string{BindingJSONRPC, BindingHTTPJSON, Bind
 // such cards. It returns AGENT_NOT_FOUND if there is no such agent, or no default, or if the caller of
 // ctx may not see the card.
 func (h *Handler) Card(ctx context.Context, tenant string) (card *a2av1.AgentCard, public bool, err error) {
-	id, err := h.idOf(ctx, tenant)
+	id, err := h.agents.idOf(ctx, tenant)
 	var a agent.Agent
 	if err == nil {
-		a, public, err = h.withCard(ctx, id)
+		a, public, err = h.agents.withCard(ctx, id)
 	}
 	if err != nil {
 		if tenant == "" {
@@ -51,12 +52,12 @@ func (h *Handler) Card(ctx context.Context, tenant string) (card *a2av1.AgentCar
 }
 
 // withCard returns an agent whose card the caller of ctx may see, and whether the card is public.
-func (h *Handler) withCard(ctx context.Context, id string) (a agent.Agent, public bool, err error) {
-	a, err = h.lookup(ctx, id)
-	if err == nil && h.hasPublicCard(id) {
+func (d *directory) withCard(ctx context.Context, id string) (a agent.Agent, public bool, err error) {
+	a, err = d.lookup(ctx, id)
+	if err == nil && d.hasPublicCard(id) {
 		return a, true, nil
 	}
-	a, err = h.Find(ctx, id)
+	a, err = d.find(ctx, id)
 	return a, false, err
 }
 
@@ -69,8 +70,7 @@ type cards struct {
 
 // cards returns what builds cards with the present settings.
 func (h *Handler) cards() cards {
-	now := h.now()
-	return cards{&h.c, now, h.pushes(now)}
+	return cards{&h.c, h.c.Settings.Load(), h.hooks.on()}
 }
 
 // of returns the card of the agent with this id and description, signed if the server signs cards.
@@ -225,4 +225,71 @@ func facts(info *teamv1.AgentInfo) *structpb.Struct {
 		s.Fields[k] = structpb.NewStringValue(v)
 	}
 	return s
+}
+
+// isFor reports whether the caller may see the extended card.
+func (e ExtendedCard) isFor(c Caller) bool {
+	return len(e.For) == 0 || slices.Contains(e.For, c.Account) || slices.Contains(e.For, c.Owner())
+}
+
+// extended returns the extended cards of an agent.
+func (b cards) extended(id string) []ExtendedCard {
+	if b.c.Extended == nil {
+		return nil
+	}
+	return b.c.Extended(id)
+}
+
+// GetExtendedAgentCard returns the public card of an agent with the additions of the first
+// extended card that is for the caller; see A2A 1.0, section 3.1.11. Errors: UNAUTHENTICATED if
+// there is no caller; UNSUPPORTED_OPERATION if the agent has no extended cards, as its public
+// card says; EXTENDED_AGENT_CARD_NOT_CONFIGURED if none of them is for the caller.
+func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
+	who, err := Authenticated(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, a, err := h.agents.resolve(ctx, req.GetTenant())
+	if err != nil {
+		return nil, err
+	}
+	all := h.cards().extended(id)
+	if len(all) == 0 {
+		return nil, UnsupportedOperation("agent %q has no extended card; use its public card", id)
+	}
+	i := slices.IndexFunc(all, func(e ExtendedCard) bool { return e.isFor(who) })
+	if i < 0 {
+		return nil, ExtendedCardNotConfigured(id)
+	}
+	info, err := a.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.cards().of(ctx, id, extend(info, all[i]))
+}
+
+// extend returns a copy of info with the additions of an extended card.
+func extend(info *teamv1.AgentInfo, e ExtendedCard) *teamv1.AgentInfo {
+	info = proto.CloneOf(info)
+	if e.Description != "" {
+		info.Description = e.Description
+	}
+	for _, s := range e.Skills {
+		same := func(other *teamv1.Skill) bool { return other.GetId() == s.GetId() }
+		if i := slices.IndexFunc(info.GetSkills(), same); i >= 0 {
+			info.Skills[i] = s
+		} else {
+			info.Skills = append(info.Skills, s)
+		}
+	}
+	return info
+}
+
+// ExtendedCardNotConfigured returns the error for a caller that none of the agent's extended
+// cards is for.
+func ExtendedCardNotConfigured(id string) error {
+	return &Error{
+		Reason: ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
+		Message: "agent \"" + id + "\" has no extended card for this caller; use its public card, or add the caller to for: of its extended_card",
+	}
 }

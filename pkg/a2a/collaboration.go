@@ -2,8 +2,6 @@ package a2a
 
 import (
 	"context"
-	"errors"
-	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -35,24 +33,13 @@ type Start struct {
 	Entry string
 }
 
-// Stop says how a task is to be stopped.
-type Stop struct {
-	// Force cancels running work. If it is false, running work finishes and nothing new begins.
-	Force bool
-	// SavePartial keeps the artifacts of the task. If it is false, the task shows no artifacts
-	// from then on; all else is shown as before.
-	SavePartial bool
-	// Reason is a text for the record.
-	Reason string
-}
-
-// Start starts a collaboration and returns without waiting for it. Errors are those of
+// Start starts a collaboration and returns the id of its task without waiting for it. Errors are those of
 // SendMessage and, besides: COLLABORATION_IN_PROGRESS if s.Concurrent collaborations of the team
 // are running, and AGENT_NOT_FOUND if the catalog entry has been deleted.
-func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
+func (h *Handler) Start(ctx context.Context, s Start) (id string, err error) {
 	who, err := Authenticated(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	var c checker
 	c.send(&a2av1.SendMessageRequest{Tenant: s.Agent, Message: s.Message})
@@ -63,18 +50,18 @@ func (h *Handler) Start(ctx context.Context, s Start) (*Fold, error) {
 		c.Add("brief", "is required; say in its TaskDescription what the collaboration is to do")
 	}
 	if err := c.Err(); err != nil {
-		return nil, err
+		return "", err
 	}
-	in, err := h.put(ctx, who, &send{
+	in, err := h.inbox.put(ctx, who, &send{
 		tenant: s.Agent, message: s.Message, key: s.Message.GetMessageId(), concurrent: max(s.Concurrent, 1), entry: s.Entry,
 		accepted: &teamv1.Accepted{
 			Collaboration: s.Brief, Limits: s.Limits, Deadline: s.deadline(h.c.Clock()), Extensions: ExtensionsOf(ctx), Trace: traceOf(ctx),
 		},
 	})
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	return h.journals.fold(ctx, in.key, "")
+	return in.key.ID, nil
 }
 
 // deadline returns the earlier of the deadline and the end of the maximum duration, or nil if
@@ -88,101 +75,4 @@ func (s *Start) deadline(now time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(at)
-}
-
-// Pause prevents all steps of a task from beginning until Resume is called. Running steps finish,
-// also those of remote agents, and detached tasks continue. Pause returns when the pause has been
-// recorded; before that, it waits at most a few seconds for steps that are about to begin.
-// Meanwhile the task can be canceled. If the task is paused, is being stopped or has ended, it is
-// returned unchanged. Errors: TASK_NOT_FOUND, and UNSUPPORTED_OPERATION if the id is that of a
-// delegation within a task.
-func (h *Handler) Pause(ctx context.Context, id string) (*Fold, error) {
-	return h.turn(ctx, id, teamv1.Commanded_COMMAND_PAUSE)
-}
-
-// Resume continues a paused task. The time of the pause does not count towards the timeout of the
-// task. A task that is not paused is returned unchanged. Errors are those of Pause, and HALTED if a
-// halt has paused the task, or would.
-func (h *Handler) Resume(ctx context.Context, id string) (*Fold, error) {
-	return h.turn(ctx, id, teamv1.Commanded_COMMAND_RESUME)
-}
-
-// turn sends the task a pause or resume command, unless it is in that state already. Pauses and
-// resumes of a task alternate and are numbered, and each number is used only once. A command that
-// was sent before but is not recorded yet, because no process drives the task, counts as well.
-func (h *Handler) turn(ctx context.Context, id string, c teamv1.Commanded_Command) (*Fold, error) {
-	f, err := h.whole(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.mayResume(ctx, f); err != nil && c == teamv1.Commanded_COMMAND_RESUME {
-		return nil, err
-	}
-	left, paused, n := false, f.Paused(), f.Switches()
-	for !f.Terminal() && f.Stop() == nil {
-		known, err := h.turned(ctx, f, n)
-		switch {
-		case err != nil:
-			return nil, err
-		case known:
-			left, paused = true, !paused
-			n++
-			continue
-		case paused != (c == teamv1.Commanded_COMMAND_PAUSE):
-		case !left:
-			return f, nil
-		default:
-			n-- // the last command sent is the wanted one: wait for it
-		}
-		return h.command(ctx, f, turnKey(f, n), []byte(c.String()), &teamv1.Commanded{Command: c}, func(now *Fold) bool { return now.Switches() > n })
-	}
-	return f, nil
-}
-
-// turned reports whether the pause or resume with the number n was sent to the task.
-func (h *Handler) turned(ctx context.Context, f *Fold, n int) (bool, error) {
-	who, _ := CallerOf(ctx)
-	_, err := h.c.Store.Sent(ctx, who.Owner(), "", turnKey(f, n))
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return false, nil
-	case err != nil:
-		return false, storeError(f.ID(), err)
-	}
-	return true, nil
-}
-
-// turnKey returns the key of the pause or resume with the number n, among everything that the
-// owner sends.
-func turnKey(f *Fold, n int) string { return "turn/" + f.Root() + "/" + strconv.Itoa(n) }
-
-// Stop ends a task with the outcome CANCELED and records that it was stopped. It waits for the
-// end, like CancelTask. A task that has ended is returned unchanged. If a task is stopped several
-// times, the first stop decides what is shown of it, and any stop with Force cancels running
-// work. Errors are those of Pause.
-func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*Fold, error) {
-	f, err := h.whole(ctx, id)
-	if err != nil || f.Terminal() {
-		return f, err
-	}
-	key := "stop"
-	if s.Force {
-		key = "stop/force"
-	}
-	return h.command(ctx, f, key, nil, &teamv1.Commanded{
-		Command: teamv1.Commanded_COMMAND_STOP, Force: s.Force, SavePartial: s.SavePartial, Reason: s.Reason,
-	}, (*Fold).Terminal)
-}
-
-// whole returns a root task of the caller, or an error if the id is that of a delegation within a
-// task.
-func (h *Handler) whole(ctx context.Context, id string) (*Fold, error) {
-	f, err := h.owned(ctx, "", id)
-	if err != nil {
-		return nil, err
-	}
-	if f.Scope() != "" {
-		return nil, UnsupportedOperation("%q is a delegation within task %q; only the task as a whole can be paused, resumed or stopped", clip(id), f.Root())
-	}
-	return f, nil
 }

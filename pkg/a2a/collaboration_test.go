@@ -16,7 +16,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -57,19 +56,17 @@ func (m *listening) Generate(_ context.Context, req *agent.ModelRequest) iter.Se
 	}
 }
 
-func (r *rig) begin(t testing.TB, s a2a.Start) *project.Fold {
+func (r *rig) begin(t testing.TB, s a2a.Start) (id string) {
 	t.Helper()
 	if s.Message == nil {
 		s.Message = agent.UserMessage("start", "Write about the sea.")
 	}
-	f, err := r.Start(ann(t), s)
+	id, err := r.Start(ann(t), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return id
 }
-
-func idOf(f *project.Fold) string { return f.Task().GetId() }
 
 // R-001-21, R-001-22: whoever works on a collaboration is given its brief: models
 // beside their system text, Go funcs with their context, peers with the message.
@@ -103,7 +100,7 @@ func TestR_001_22_BriefReachesEverybody(t *testing.T) {
 			}
 			continue
 		}
-		r.until(t, idOf(r.begin(t, a2a.Start{Agent: "team", Brief: given})), completed)
+		r.until(t, r.begin(t, a2a.Start{Agent: "team", Brief: given}), completed)
 		if told.GetExpectedOutput() != given.GetExpectedOutput() {
 			t.Errorf("the func is told %v", told)
 		}
@@ -137,13 +134,13 @@ func TestR_001_22_BriefReachesEverybody(t *testing.T) {
 func TestR_001_26_Start(t *testing.T) {
 	r := start(t, echo("one"))
 	r.newTeam(t, "team", through("one"), "one")
-	f := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief()})
-	if b := r.record(t, idOf(f))[0].GetAccepted().GetCollaboration(); b.GetExpectedOutput() != "Three paragraphs." {
+	id := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief()})
+	if b := r.record(t, id)[0].GetAccepted().GetCollaboration(); b.GetExpectedOutput() != "Three paragraphs." {
 		t.Errorf("its brief is %v", b)
 	}
-	r.until(t, idOf(f), completed)
-	if again := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief()}); idOf(again) != idOf(f) {
-		t.Errorf("it began again: %s, %s", idOf(f), idOf(again))
+	r.until(t, id, completed)
+	if again := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief()}); again != id {
+		t.Errorf("it began again: %s, %s", id, again)
 	}
 	other := someBrief()
 	other.ExpectedOutput = "A poem."
@@ -152,7 +149,7 @@ func TestR_001_26_Start(t *testing.T) {
 	_, err = r.Start(ann(t), a2a.Start{Agent: "nobody", Brief: other, Message: agent.UserMessage("other", "x")})
 	wantError(t, err, agent.ReasonAgentNotFound)
 	m := agent.UserMessage("third", "x")
-	m.TaskId = idOf(f)
+	m.TaskId = id
 	_, err = r.Start(ann(t), a2a.Start{Agent: "team", Brief: other, Message: m})
 	wantFields(t, err, "message.taskId")
 }
@@ -166,7 +163,7 @@ func TestR_001_12_DurationOfTheBrief(t *testing.T) {
 		r.newTeam(t, "team", through("gate"), "gate")
 		b := someBrief()
 		b.MaxDuration = durationpb.New(50 * time.Millisecond)
-		id := idOf(r.begin(t, a2a.Start{Agent: "team", Brief: b}))
+		id := r.begin(t, a2a.Start{Agent: "team", Brief: b})
 		task := r.until(t, id, failed)
 		if e := a2a.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
 			t.Errorf("the error is %v", e)
@@ -186,7 +183,7 @@ func TestR_001_12_DurationOfTheBrief(t *testing.T) {
 				if most > 0 {
 					b.MaxDuration, want = durationpb.New(most), completed
 				}
-				r.until(t, idOf(r.begin(t, a2a.Start{Agent: "team", Brief: b})), want)
+				r.until(t, r.begin(t, a2a.Start{Agent: "team", Brief: b}), want)
 			})
 		})
 	}
@@ -203,7 +200,7 @@ func TestR_001_12_DurationOfTheBrief(t *testing.T) {
 			if c.most > 0 {
 				b.MaxDuration = durationpb.New(c.most)
 			}
-			id := idOf(r.begin(t, a2a.Start{Agent: "one", Concurrent: 9, Brief: b, Deadline: c.at, Message: agent.UserMessage(fmt.Sprint("m", i), "x")}))
+			id := r.begin(t, a2a.Start{Agent: "one", Concurrent: 9, Brief: b, Deadline: c.at, Message: agent.UserMessage(fmt.Sprint("m", i), "x")})
 			got := r.record(t, id)[0].GetAccepted().GetDeadline()
 			if (got != nil) != (c.want > 0) || got != nil && got.AsTime().Sub(now.Add(c.want)).Abs() > time.Minute {
 				t.Errorf("%d: the deadline is %v, want in %v", i, got.AsTime(), c.want)
@@ -218,7 +215,7 @@ func TestR_001_25_LimitsOfACollaboration(t *testing.T) {
 		one, two := newGate("one"), newGate("two")
 		r := start(t, one, two)
 		r.newTeam(t, "team", together("one", "two"), "one", "two")
-		id := idOf(r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Limits: &teamv1.Limits{MaxParallel: new(int32(1))}}))
+		id := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Limits: &teamv1.Limits{MaxParallel: new(int32(1))}})
 		<-one.entered
 		wantState(t, r.get(t, id+"~2"), submitted)
 		one.open()
@@ -233,7 +230,7 @@ func TestR_001_25_LimitsOfACollaboration(t *testing.T) {
 		}
 		r := start(t, model)
 		r.newTeam(t, "team", through("model"), "model")
-		id := idOf(r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Limits: &teamv1.Limits{MaxTokens: new(int64(10))}}))
+		id := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Limits: &teamv1.Limits{MaxTokens: new(int64(10))}})
 		if e := a2a.RunOf(r.until(t, id, failed).GetMetadata()).GetError(); e.GetReason() != agent.ReasonBudgetExceeded {
 			t.Errorf("the error is %v", e)
 		}
@@ -248,7 +245,7 @@ func TestR_001_25_LimitsOfACollaboration(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.newTeamOf(t, team.Config{ID: "team", Scheduler: lead, Model: m, ReportErrors: true}, "one")
-		id := idOf(r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Limits: &teamv1.Limits{MaxDelegations: new(int32(2))}}))
+		id := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Limits: &teamv1.Limits{MaxDelegations: new(int32(2))}})
 		r.until(t, id, failed)
 		begun := 0
 		for _, ev := range r.record(t, id) {

@@ -1,6 +1,8 @@
 package a2a
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -209,3 +211,55 @@ func tooManyPushes(most int, of string) *agent.Error {
 	return agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 		"%s has %d push configurations, the maximum; delete one, or replace one by sending its id", of, most).With("max_push_configs", strconv.Itoa(most))
 }
+
+// StoreError returns an error of the store as the caller of the API sees it. id is the task that the
+// call is about; it is empty for calls about several tasks or about no task.
+func StoreError(id string, err error) error {
+	var answered *AnsweredError
+	switch {
+	case errors.As(err, &answered):
+		return questionAnswered(answered.First)
+	case errors.Is(err, ErrNotFound):
+		return TaskNotFound(id)
+	case errors.Is(err, ErrReused):
+		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonMessageIDReused,
+			"message.messageId was already used with different content; use a new id")
+	case errors.Is(err, ErrTerminal):
+		return UnsupportedOperation("task %q has ended; send a new message without a task id, and refer to the task in referenceTaskIds", id)
+	case errors.Is(err, ErrBusy):
+		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
+			Message: "the team has reached its maximum of concurrent collaborations; wait for one to end, or stop one"}
+	case errors.Is(err, ErrAccountBusy):
+		e := &agent.Error{Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: busyAgain, Err: err,
+			Message: "the account has reached its max_collaborations; wait for a collaboration to end, or stop one"}
+		return e.With(agent.DetailLimit, "max_collaborations").With(agent.DetailSetBy, agent.SetByAccount)
+	case errors.Is(err, ErrDeleted):
+		return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "the agent has been deleted").Because(err)
+	case errors.Is(err, ErrPushTask):
+		return tooManyPushes(MaxPushTask, "the task")
+	case errors.Is(err, ErrPushOwner):
+		e := tooManyPushes(MaxPushOwner, "the caller")
+		e.Retry, e.RetryAfter = true, pushAgain
+		return e
+	case errors.Is(err, ErrPageToken):
+		return Invalid(Violation{Field: "pageToken", Description: "is not a page token of this list; omit it to start with the first page"})
+	case errors.Is(err, ErrDataLoss):
+		text := "stored data needed for the response is damaged; undamaged tasks can still be read by their ids. Restore a backup; the server log names the damaged data"
+		if id != "" {
+			text = fmt.Sprintf("the stored data of task %q is damaged; other tasks are not affected. Restore a backup to recover the task", id)
+		}
+		return &agent.Error{Reason: agent.ReasonDataLoss, Code: agent.CodeDataLoss, Err: err, Message: text}
+	case errors.Is(err, ErrStorage):
+		return &agent.Error{Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true,
+			Message: "the store is unavailable, and nothing was recorded; retry with the same message id. If the error persists, see the server log", RetryAfter: time.Second, Err: err}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return fmt.Errorf("store: %w", err)
+}
+
+// busyAgain is the time to wait before a collaboration of a busy team is started again.
+const busyAgain = 5 * time.Second
+
+// pushAgain is the time to wait before a caller whose webhooks have too much to receive names another one.
+const pushAgain = time.Minute

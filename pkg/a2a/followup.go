@@ -4,54 +4,266 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Begin creates a task that results from a run: a detached task, or the task that reports the end of a detached task
-// to the agent that started it. On entry acc has the pins of the run that begins the task; Begin replaces them by the
-// current ones and adds the conversation. If the id of the agent belongs to another account now, Begin returns
-// AGENT_NOT_FOUND; also if its revision differs, unless the account of the owner may use it. No other permission is
-// checked.
-// Begin is idempotent: if there is a task with this id, it does nothing, even if the message differs. Errors:
-// AGENT_NOT_FOUND, and errors of the store.
-func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
-	a, err := h.lookup(ctx, acc.GetAgent())
+// followUp adds a message to the inbox of an existing task: the answer to a question, or
+// information that the agent reads before its next decision.
+func (b *inbox) followUp(ctx context.Context, who Caller, s *send) (sent, error) {
+	to, err := b.addressed(ctx, who, s)
 	if err != nil {
-		return err
+		return sent{}, err
 	}
-	acc.Conversation = conversation(ctx, h.c.Conversations, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
-	before := acc.GetPins()
-	if acc.Pins, err = h.c.pins(ctx, acc.GetAgent()); err != nil {
-		return err
-	}
-	changed := acc.GetPins().GetRevisions()[acc.GetAgent()] != before.GetRevisions()[acc.GetAgent()]
-	if !sameMaker(before, acc.GetPins(), acc.GetAgent()) || changed && !h.allowsRuns(acc.GetOwner(), acc.GetAgent()) {
-		return h.notFound(ctx, acc.GetAgent())
-	}
-	if err := h.c.pinTeam(ctx, before, acc); err != nil {
-		return err
-	}
-	digest, err := digestOf(acc.GetAgent(), acc.GetMessage())
+	root, _ := agent.SplitTask(to.ID)
+	digest, err := digestOf(to.ID, s.message)
 	if err != nil {
-		return err
+		return sent{}, err
 	}
-	_, _, err = h.c.Store.Create(ctx, New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digest})
-	h.c.Wake(acc.GetTaskId())                     // also after an error: the task may have been recorded
-	if err != nil && !errors.Is(err, ErrReused) { // with another text, if the end was reported twice
-		return fmt.Errorf("begin task %s: %w", acc.GetTaskId(), err)
+	if c := s.message.GetContextId(); c != "" && c != to.ContextID {
+		return sent{}, Invalid(Violation{Field: "message.contextId", Description: "is not the context of the task; omit it, or send " + to.ContextID})
 	}
-	return nil
+	if err := b.takes(ctx, to.Standing, s); err != nil {
+		return sent{}, err
+	}
+	// References are only validated: an agent that is working is not shown the referenced tasks.
+	if _, err := referenced(ctx, b.Store, who.Owner(), s.message, true); err != nil {
+		return sent{}, err
+	}
+	in, again, err := b.input(ctx, who, to, s)
+	if err != nil {
+		return sent{}, err
+	}
+	n, err := b.leave(ctx, to, s, in, digest, again)
+	b.Wake(root) // also after an error: the input may have been recorded
+	if err != nil {
+		return sent{}, err
+	}
+	return sent{key: to.Key, inbound: n, existed: true}, nil
 }
 
-// Outcome returns how a root task has ended, including its reply message. It returns nil and no
-// error if the task has not ended. Errors: TASK_NOT_FOUND, and errors of the store.
-func (h *Handler) Outcome(ctx context.Context, k Key) (*teamv1.Ended, error) {
-	f, err := h.journals.fold(ctx, k, "")
-	if err != nil || f.Ended() == nil {
-		return nil, err
+// addressee is the task that a message names.
+type addressee struct {
+	Key
+	Standing
+	fold *Fold // nil for a task that has ended, if the message names no question: then only its standing counts
+}
+
+// addressed returns the task that a message names, which must belong to its sender and be served by the tenant.
+func (b *inbox) addressed(ctx context.Context, who Caller, s *send) (to addressee, err error) {
+	to.Key = Key{who.Owner(), s.message.GetTaskId()}
+	root, scope := agent.SplitTask(to.ID)
+	if scope == "" && s.question == "" {
+		if to.Standing, err = b.tasks.standing(ctx, s.tenant, to.Key); err != nil || taskstate.Final(to.State) {
+			return to, err
+		}
 	}
-	return &teamv1.Ended{
-		Outcome: f.Ended().GetOutcome(), Error: f.Ended().GetError(), Spent: f.Ended().GetSpent(), Result: &teamv1.Ended_Reply{Reply: f.Answer()},
-	}, nil
+	f, err := b.tasks.fold(ctx, Key{to.Owner, root}, scope)
+	if err != nil {
+		return to, notFoundAs(err, to.ID)
+	}
+	if !f.Exists() || !f.Serves(s.tenant) {
+		return to, TaskNotFound(to.ID)
+	}
+	to.Standing, to.fold = standingOf(f), f
+	return to, nil
+}
+
+// input returns what a message to a task is for its inbox. again reports whether the message was sent before; the
+// response is then that to the earlier one.
+func (b *inbox) input(ctx context.Context, who Caller, to addressee, s *send) (in *teamv1.Inbound, again bool, err error) {
+	root, scope := agent.SplitTask(to.ID)
+	known, err := b.Store.Sent(ctx, to.Owner, agent.KeyOf(to.Account, to.Agent), s.key)
+	switch {
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return nil, false, StoreError(to.ID, err)
+	case err == nil && known == root && s.key != "":
+		return &teamv1.Inbound{Scope: scope, Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}, true, nil
+	}
+	if to.fold != nil {
+		if first := answeredBefore(to.fold, s.question); first != nil {
+			return nil, false, questionAnswered(first)
+		}
+	}
+	if to.fold == nil || to.fold.Terminal() {
+		return nil, false, StoreError(to.ID, ErrTerminal)
+	}
+	if err := b.Halts.Refusal(to.Owner, to.Account, to.Agent); err != nil {
+		return nil, false, err
+	}
+	if in, err = b.inbound(to.fold, who, s); err != nil {
+		return nil, false, err
+	}
+	if in.GetReceived() != nil && b.Settings.Load().GetProtocol().GetRefuseWhileWorking() {
+		return nil, false, UnsupportedOperation("task %q is working, and this server accepts no messages for working tasks; wait until it asks for input or ends", to.ID)
+	}
+	return in, false, b.admitGrant(ctx, to.Owner, in)
+}
+
+// answeredBefore returns the recorded answer to the question that a message names. If it names none, it may be a second
+// answer as long as work goes on with the first one, and answeredBefore returns that. It returns nil without one.
+func answeredBefore(f *Fold, question string) *teamv1.Answered {
+	if question == "" {
+		return f.InUse()
+	}
+	return f.FirstAnswer(question)
+}
+
+// admitGrant returns an error if an input grants a task of an owner more than its account may spend.
+func (b *inbox) admitGrant(ctx context.Context, owner string, in *teamv1.Inbound) error {
+	grant := in.GetAnswered().GetGrant()
+	if grant == nil || b.AdmitGrant == nil {
+		return nil
+	}
+	err := b.AdmitGrant(ctx, AccountOf(owner), agent.CostOf(grant))
+	if err == nil || agent.AsError(err) != nil {
+		return err
+	}
+	return StoreError("", err)
+}
+
+// audited returns a context with which the store records an answer in the audit log, if it grants budget
+// or decides an approval.
+func (b *inbox) audited(ctx context.Context, root string, in *teamv1.Inbound) context.Context {
+	a := in.GetAnswered()
+	if b.Audit == nil || a.GetGrant() == nil && a.GetApproval() == nil {
+		return ctx
+	}
+	details := map[string]string{"question": a.GetQuestion()}
+	if g := a.GetGrant(); g != nil {
+		return b.Audit(ctx, "budget.grant", root, details)
+	}
+	details["decision"] = a.GetApproval().GetDecision().String()
+	return b.Audit(ctx, "approval.answer", root, details)
+}
+
+// takes checks whether the agent of a task accepts the media types of a message. If the agent is
+// no longer served, it accepts all.
+func (b *inbox) takes(ctx context.Context, of Standing, s *send) error {
+	a, err := b.Agents.Get(of.Agent)
+	if err != nil || b.agents.accountOf(of.Agent) != of.Account { // its id may belong to another account now
+		return nil //nolint:nilerr // the run goes on with the revision it began with
+	}
+	return checkMedia(infoOf(ctx, a), s.message, s.accepted.GetAcceptedOutputModes())
+}
+
+// inbound returns the message as an input for the inbox: an answer if the task has an open
+// question, and otherwise a message.
+func (b *inbox) inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
+	m := f.Placed(s.message)
+	in := &teamv1.Inbound{Scope: f.Scope(), Key: s.key}
+	q, err := question(f, s.question)
+	switch {
+	case s.answer && len(f.Questions()) == 0:
+		return nil, UnsupportedOperation("task %q has no open question; send the text as a message instead", f.ID())
+	case err != nil:
+		return nil, err
+	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):
+		return nil, mayNot(q)
+	case q != nil && q.GetApproval() == nil && !chosen(q, s.message):
+		return nil, Invalid(Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(options(q), ", ")})
+	case q != nil:
+		a := &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}
+		if err := b.read(q, s.message, a); err != nil {
+			return nil, Invalid(Violation{Field: "message.parts", Description: err.Error()})
+		}
+		_, in.Scope = agent.SplitTask(q.GetDelegationId())
+		in.Kind = &teamv1.Inbound_Answered{Answered: a}
+	default:
+		in.Kind = &teamv1.Inbound_Received{Received: &teamv1.Received{Message: m}}
+	}
+	return in, nil
+}
+
+// read sets what the message m says in answer to a question for more budget, for an approval, or of a
+// tool. The error says what was expected.
+func (b *inbox) read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (err error) {
+	switch {
+	case q.GetBudget() != nil:
+		a.Grant, err = agent.ReadGrant(q.GetBudget(), m)
+	case q.GetApproval() != nil:
+		a.Approval, err = agent.ReadApproval(q.GetApproval(), m)
+		rules, plan := q.GetApproval().GetPlan(), a.GetApproval().GetArguments()
+		if err == nil && rules != nil && plan != "" && b.CheckPlan != nil {
+			if err = b.CheckPlan(rules, plan); err != nil {
+				err = fmt.Errorf("is not a valid plan: %w", err)
+			}
+		}
+	case q.GetToolQuestion() != nil:
+		a.ToolAnswer, err = agent.ReadToolAnswer(q.GetToolQuestion(), m)
+	}
+	return err
+}
+
+// options returns the permitted answers to a question. An empty list permits any text.
+func options(q *teamv1.Question) []string {
+	var list []string
+	for _, p := range q.GetMessage().GetParts() {
+		for _, v := range p.GetData().GetStructValue().GetFields()["options"].GetListValue().GetValues() {
+			list = append(list, v.GetStringValue())
+		}
+	}
+	return list
+}
+
+// chosen reports whether m answers q with one of its options. If q has no options or is not a
+// closed question, that is always true.
+func chosen(q *teamv1.Question, m *a2av1.Message) bool {
+	list := options(q)
+	closed := q.GetKind() == teamv1.Asked_KIND_APPROVAL || q.GetKind() == teamv1.Asked_KIND_OUTCOME
+	return !closed || len(list) == 0 || slices.Contains(list, strings.TrimSpace(agent.Text(m)))
+}
+
+// question returns the open question that a message answers: the one with the id named, the one
+// of the delegation with that id or, if named is empty, the only one. It returns nil if the task
+// has no open question and none is named. Only questions of the task itself and of scopes below
+// it count.
+func question(f *Fold, named string) (*teamv1.Question, error) {
+	fit := f.Named(named)
+	switch {
+	case len(fit) == 1:
+		return fit[0], nil
+	case len(fit) == 0 && named == "":
+		return nil, nil
+	}
+	ids := make([]string, len(f.Questions()))
+	for i, q := range f.Questions() {
+		ids[i] = q.GetQuestion() + " (" + q.GetPath() + ": " + agent.Text(q.GetMessage()) + ")"
+	}
+	problem := "is required, because several questions are open: "
+	if len(fit) == 0 {
+		problem = "is not an open question; open questions: "
+	}
+	return nil, Invalid(Violation{Field: `metadata["` + TeamRunURI + `"].question`, Description: problem + strings.Join(ids, ", ")})
+}
+
+// leave adds an input to the inbox of a task. If the message brings a push configuration, that is
+// stored in the same transaction, so that no event is missed. digest is that of the message.
+// again says that the message was sent before; its push configuration is then ignored.
+func (b *inbox) leave(ctx context.Context, to addressee, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
+	root, _ := agent.SplitTask(to.ID)
+	var push *Push
+	if s.push != nil && !again {
+		conf := proto.CloneOf(s.push)
+		if conf.GetId() == "" {
+			conf.Id = uuid.NewSHA1(uuid.NameSpaceURL, []byte(to.ID+"\x00"+s.message.GetMessageId())).String()
+		}
+		p, err := b.hooks.of(ctx, to.Key, to.fold.Last(), conf, inlineField)
+		if err != nil {
+			return 0, err
+		}
+		push = &p
+	}
+	if n, _, err = b.Store.Put(b.audited(ctx, root, in), Key{to.Owner, root}, in, digest, push); err != nil {
+		return 0, StoreError(to.ID, err)
+	}
+	return n, nil
 }

@@ -6,8 +6,6 @@ package a2a
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,53 +17,6 @@ import (
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// Agents is the set of agents that a handler serves. The agent manager implements it.
-type Agents interface {
-	// Get returns an agent, or an *agent.Error with the reason AGENT_NOT_FOUND.
-	Get(id string) (agent.Agent, error)
-	// IDs returns the ids of all agents, sorted.
-	IDs() []string
-}
-
-// Pinner is an optional interface of Agents whose definitions may change while they are served.
-// It ties a run to the revisions with which it began, also if another process continues it. If
-// Agents does not implement it, a run always uses the agent that Get returns. Implementations
-// must be safe for concurrent use.
-type Pinner interface {
-	// Pins returns the current revisions of the agent and of all agents that it uses. They must
-	// be stored before Pins returns, so that Pinned can find them. The result is shared; do not
-	// modify it. Errors are those of Get and of the store.
-	Pins(ctx context.Context, id string) (*teamv1.Pins, error)
-	// Pinned returns the agent at the revision in pins. The caller must call release when it has
-	// stopped driving the run. If the error is an *agent.Error, the revision is no longer
-	// available, and the run ends as INTERRUPTED; after any other error the call is repeated
-	// later.
-	Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error)
-}
-
-// Finder is an optional interface of Agents to which agents may be added while they are served,
-// by this process or by another one. Implementations must be safe for concurrent use.
-type Finder interface {
-	// Find is like Get, but also looks for an agent that this process does not know yet. Errors
-	// are those of Get, or why the search failed.
-	Find(ctx context.Context, id string) (agent.Agent, error)
-}
-
-// Access is an optional interface of Agents that limits who may use an agent. Without it every
-// caller may use every agent, and all cards are public. Implementations must be safe for concurrent
-// use.
-type Access interface {
-	// Allows reports whether a caller may use an agent.
-	Allows(who Caller, id string) bool
-	// AllowsRuns reports whether runs of an account may begin tasks of an agent, which may be only a
-	// member of a team.
-	AllowsRuns(account, id string) bool
-	// AccountOf returns the account that has made an agent by the API, empty for one of the configuration file.
-	AccountOf(id string) string
-	// HasPublicCard reports whether the card of an agent may be read without authentication.
-	HasPublicCard(id string) bool
-}
 
 // Config configures a Handler. Agents and Store are required.
 type Config struct {
@@ -139,10 +90,14 @@ type ExtendedCard struct {
 // needs a Caller in its context; see WithCaller. Errors are *Error and *agent.Error; any other
 // error is internal and must not be shown to users. It is safe for concurrent use.
 type Handler struct {
-	c        Config
-	journals journals
-	feeds    *feed.Feeds
-	streams  *streamLimiter
+	c       Config
+	agents  *directory
+	feeds   *feed.Feeds
+	streams *streamLimiter
+	tasks   tasks
+	inbox   *inbox
+	control control
+	hooks   webhooks
 }
 
 // NewHandler returns a handler for c, with defaults for the fields that are not set.
@@ -165,89 +120,22 @@ func NewHandler(c Config) *Handler {
 	if c.Settings == nil {
 		c.Settings = settings.Of(nil)
 	}
-	h := &Handler{c: c, journals: journals{c.Store, c.Poll}}
-	h.streams = &streamLimiter{limits: func() *teamv1.StreamSettings { return h.now().GetStreams() }}
-	h.feeds = feed.New(feed.Config{Source: source{c.Store}, Memory: c.Memory, Poll: c.Poll, Closes: func(s a2av1.TaskState) bool { return closesAt(h.now().GetStreams().GetClose(), s) }})
+	h := &Handler{c: c, agents: &directory{c.Agents, c.Settings, c.Version}}
+	streams := func() *teamv1.StreamSettings { return c.Settings.Load().GetStreams() }
+	h.streams = &streamLimiter{limits: streams}
+	h.feeds = feed.New(feed.Config{Source: source{c.Store}, Memory: c.Memory, Poll: c.Poll, Closes: func(s a2av1.TaskState) bool { return closesAt(streams().GetClose(), s) }})
+	h.tasks = tasks{c.Store, h.feeds}
+	h.hooks = webhooks{c.Pushes, c.Settings, h.tasks}
+	h.inbox = &inbox{Config: &h.c, agents: h.agents, tasks: h.tasks, hooks: h.hooks}
+	h.control = control{h.tasks, c.Halts, c.Wake, c.Clock, c.CancelWait}
 	return h
 }
 
-// now returns the settings that are in effect.
-func (h *Handler) now() *settings.Snapshot { return h.c.Settings.Load() }
+// Overview returns the Overview of the configuration, or nil if it has none.
+func (h *Handler) Overview() Overview { return h.c.Overview }
 
-// pushes reports whether push notifications are supported.
-func (h *Handler) pushes(now *settings.Snapshot) bool {
-	return h.c.Pushes != nil && now.GetPush().GetEnabled()
-}
-
-// forgets reports whether each message is new, even if one with the same id was sent before. Otherwise a repeated message
-// gets the answer of the first one. The keys of the Agent service are remembered in either case.
-func (h *Handler) forgets() bool { return h.now().GetDeduplicate() == "off" }
-
-// resolve returns the agent that tenant names and its id. An empty tenant means the default
-// agent.
-func (h *Handler) resolve(ctx context.Context, tenant string) (string, agent.Agent, error) {
-	id, err := h.idOf(ctx, tenant)
-	if err != nil {
-		return "", nil, err
-	}
-	a, err := h.Find(ctx, id)
-	if err != nil {
-		return "", nil, err
-	}
-	return id, a, nil
-}
-
-// storeError returns an error of the store as the caller of the API sees it. id is the task that the
-// call is about; it is empty for calls about several tasks or about no task.
-func storeError(id string, err error) error {
-	var answered *AnsweredError
-	switch {
-	case errors.As(err, &answered):
-		return questionAnswered(answered.First)
-	case errors.Is(err, ErrNotFound):
-		return TaskNotFound(id)
-	case errors.Is(err, ErrReused):
-		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonMessageIDReused,
-			"message.messageId was already used with different content; use a new id")
-	case errors.Is(err, ErrTerminal):
-		return UnsupportedOperation("task %q has ended; send a new message without a task id, and refer to the task in referenceTaskIds", id)
-	case errors.Is(err, ErrBusy):
-		return &agent.Error{Reason: agent.ReasonCollaborationInProgress, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: busyAgain, Err: err,
-			Message: "the team has reached its maximum of concurrent collaborations; wait for one to end, or stop one"}
-	case errors.Is(err, ErrAccountBusy):
-		e := &agent.Error{Reason: agent.ReasonInsufficientResources, Code: agent.CodeResourceExhausted, Retry: true, RetryAfter: busyAgain, Err: err,
-			Message: "the account has reached its max_collaborations; wait for a collaboration to end, or stop one"}
-		return e.With(agent.DetailLimit, "max_collaborations").With(agent.DetailSetBy, agent.SetByAccount)
-	case errors.Is(err, ErrDeleted):
-		return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "the agent has been deleted").Because(err)
-	case errors.Is(err, ErrPushTask):
-		return tooManyPushes(MaxPushTask, "the task")
-	case errors.Is(err, ErrPushOwner):
-		e := tooManyPushes(MaxPushOwner, "the caller")
-		e.Retry, e.RetryAfter = true, pushAgain
-		return e
-	case errors.Is(err, ErrPageToken):
-		return Invalid(Violation{Field: "pageToken", Description: "is not a page token of this list; omit it to start with the first page"})
-	case errors.Is(err, ErrDataLoss):
-		text := "stored data needed for the response is damaged; undamaged tasks can still be read by their ids. Restore a backup; the server log names the damaged data"
-		if id != "" {
-			text = fmt.Sprintf("the stored data of task %q is damaged; other tasks are not affected. Restore a backup to recover the task", id)
-		}
-		return &agent.Error{Reason: agent.ReasonDataLoss, Code: agent.CodeDataLoss, Err: err, Message: text}
-	case errors.Is(err, ErrStorage):
-		return &agent.Error{Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true,
-			Message: "the store is unavailable, and nothing was recorded; retry with the same message id. If the error persists, see the server log", RetryAfter: time.Second, Err: err}
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	}
-	return fmt.Errorf("store: %w", err)
-}
-
-// busyAgain is the time to wait before a collaboration of a busy team is started again.
-const busyAgain = 5 * time.Second
-
-// pushAgain is the time to wait before a caller whose webhooks have too much to receive names another one.
-const pushAgain = time.Minute
+// Agents returns the agents that the handler serves.
+func (h *Handler) Agents() Agents { return h.c.Agents }
 
 // newID returns a new id for a task, a context or a message.
 func newID() string {

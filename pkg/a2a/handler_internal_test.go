@@ -9,10 +9,10 @@ import (
 // What is damaged is named where it is one task, and not where it is a list.
 func TestStoreError_P15_DataLossNamesTheTask(t *testing.T) {
 	lost := fmt.Errorf("event 3: %w", ErrDataLoss)
-	if text := storeError("one", lost).Error(); !strings.Contains(text, `task "one" is damaged`) {
+	if text := StoreError("one", lost).Error(); !strings.Contains(text, `task "one" is damaged`) {
 		t.Errorf("of a task: %s", text)
 	}
-	if text := storeError("", lost).Error(); strings.Contains(text, `""`) || !strings.Contains(text, "by their ids") || !strings.Contains(text, "backup") {
+	if text := StoreError("", lost).Error(); strings.Contains(text, `""`) || !strings.Contains(text, "by their ids") || !strings.Contains(text, "backup") {
 		t.Errorf("of a list: %s", text)
 	}
 }

@@ -7,20 +7,25 @@ import (
 
 	"github.com/google/uuid"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
 
+// paused reports whether a task says that it is paused.
+func paused(task *a2av1.Task) bool { return a2a.RunOf(task.GetMetadata()).GetPaused() }
+
 // pause pauses a task and checks that it says so.
 func (r *rig) pause(t testing.TB, id string) {
 	t.Helper()
-	f, err := r.Pause(ann(t), id)
-	if err != nil || !f.Paused() {
-		t.Fatalf("paused: %v, %v", f.Paused(), err)
+	task, err := r.Pause(ann(t), id)
+	if err != nil || !paused(task) {
+		t.Fatalf("paused: %v, %v", task, err)
 	}
 	if task := r.get(t, id); !a2a.RunOf(task.GetMetadata()).GetPaused() {
 		t.Fatalf("the task does not say that it is paused: %v", task)
@@ -29,9 +34,9 @@ func (r *rig) pause(t testing.TB, id string) {
 
 func (r *rig) resume(t testing.TB, id string) {
 	t.Helper()
-	f, err := r.Resume(ann(t), id)
-	if err != nil || f.Paused() {
-		t.Fatalf("paused: %v, %v", f.Paused(), err)
+	task, err := r.Resume(ann(t), id)
+	if err != nil || paused(task) {
+		t.Fatalf("paused: %v, %v", task, err)
 	}
 }
 
@@ -277,8 +282,8 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 					do = h.Pause
 				}
 				f, err := do(ann(t), task.ID)
-				if err != nil || f.Paused() != (turn == 'p') {
-					t.Fatalf("turn %d: paused %v, %v", i, f.Paused(), err)
+				if err != nil || paused(f) != (turn == 'p') {
+					t.Fatalf("turn %d: paused %v, %v", i, paused(f), err)
 				}
 			}
 			claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
@@ -296,9 +301,9 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 // pause2 pauses a task that has ended: it stays as it is.
 func (r *rig) pause2(t testing.TB, id string) {
 	t.Helper()
-	f, err := r.Pause(ann(t), id)
-	if err != nil || f.Paused() || !f.Terminal() {
-		t.Errorf("paused: %v, ended: %v, %v", f.Paused(), f.Terminal(), err)
+	task, err := r.Pause(ann(t), id)
+	if err != nil || paused(task) || !taskstate.Final(task.GetStatus().GetState()) {
+		t.Errorf("paused: %v, %v", task, err)
 	}
 }
 

@@ -53,15 +53,15 @@ func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
 		r := start(t, taking("first", 10*time.Second), taking("second", 30*time.Second))
 		r.newTeamOf(t, teamConfig("inner", through("first", "second"), within(50*time.Second)), "first", "second")
 		r.newTeamOf(t, teamConfig("team", through("inner"), within(55*time.Second)), "inner")
-		f := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Deadline: time.Now().Add(55 * time.Second)})
+		id := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Deadline: time.Now().Add(55 * time.Second)})
 		for range 2 { // the second time while nothing new could begin
 			time.Sleep(5 * time.Second)
-			r.pause(t, idOf(f))
-			r.parked(t, idOf(f))
+			r.pause(t, id)
+			r.parked(t, id)
 			time.Sleep(time.Hour)
-			r.resume(t, idOf(f))
+			r.resume(t, id)
 		}
-		if got := answer(t, r.until(t, idOf(f), completed)); got != "second(first(Write about the sea.))" {
+		if got := answer(t, r.until(t, id, completed)); got != "second(first(Write about the sea.))" {
 			t.Errorf("the answer is %q", got)
 		}
 	})
@@ -122,7 +122,7 @@ func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
 			inner := teamConfig("inner", through("slow"), nil) // the time of the collaboration is also that of its teams
 			r.newTeamOf(t, inner, "slow")
 			r.newTeam(t, "team", through("inner", "last"), "inner", "last")
-			id := idOf(r.begin(t, limited(25*time.Second)))
+			id := r.begin(t, limited(25*time.Second))
 			time.Sleep(5 * time.Second)
 			r.pause(t, id)
 			time.Sleep(pause)
@@ -134,7 +134,7 @@ func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
 	in("of a collaboration whose time runs out after it: not a second more is left", func(t *testing.T) {
 		r := start(t, taking("slow", 50*time.Second))
 		r.newTeam(t, "team", through("slow"), "slow")
-		id, began := idOf(r.begin(t, limited(25*time.Second))), time.Now()
+		id, began := r.begin(t, limited(25*time.Second)), time.Now()
 		time.Sleep(5 * time.Second)
 		r.pause(t, id)
 		time.Sleep(20 * time.Second)
@@ -148,7 +148,7 @@ func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
 		r := start(t, taking("slow", 50*time.Second), script(t, "asks", ask("which?"), say("{{answer}}")), taking("last", 4*time.Second))
 		r.newTeamOf(t, teamConfig("inner", through("slow", "asks", "last"), nil), "slow", "asks", "last")
 		r.newTeam(t, "team", through("inner"), "inner")
-		id := idOf(r.begin(t, limited(25*time.Second)))
+		id := r.begin(t, limited(25*time.Second))
 		time.Sleep(5 * time.Second)
 		r.pause(t, id)
 		time.Sleep(30 * time.Second)
@@ -161,14 +161,14 @@ func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
 	in("and an agent, which may be on another server, is told of the time that is left", func(t *testing.T) {
 		a := &hurried{Agent: script(t, "asks", ask("which?"), say("{{answer}}"))}
 		r := start(t, a)
-		f := r.begin(t, a2a.Start{Agent: "asks", Brief: someBrief(), Deadline: time.Now().Add(time.Minute)})
-		r.until(t, idOf(f), inputRequired)
-		r.pause(t, idOf(f))
+		id := r.begin(t, a2a.Start{Agent: "asks", Brief: someBrief(), Deadline: time.Now().Add(time.Minute)})
+		r.until(t, id, inputRequired)
+		r.pause(t, id)
 		time.Sleep(time.Hour)
-		r.send(t, ann(t), atOnce(reply(idOf(f), "blue")))
+		r.send(t, ann(t), atOnce(reply(id, "blue")))
 		time.Sleep(time.Hour)
-		r.resume(t, idOf(f))
-		r.until(t, idOf(f), completed)
+		r.resume(t, id)
+		r.until(t, id, completed)
 		if want := []time.Duration{time.Minute, time.Minute}; !slices.Equal(a.left, want) {
 			t.Errorf("it was told of %v, want %v", a.left, want)
 		}

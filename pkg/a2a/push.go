@@ -13,6 +13,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/settings"
 )
 
 // Masked replaces secrets of push configurations in responses. If a client sends it in a
@@ -29,52 +30,62 @@ const maxDead = 100
 // where that one stopped. Errors: PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST,
 // TASK_NOT_FOUND, and INSUFFICIENT_RESOURCES if there are too many configurations.
 func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
-	now := h.now()
-	if !h.pushes(now) {
+	if !h.hooks.on() {
 		return nil, PushNotificationNotSupported()
 	}
 	var c checker
 	c.needID("taskId", req.GetTaskId())
-	c.push("", req, now.CheckWebhook)
+	c.push("", req, h.c.Settings.Load().CheckWebhook)
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	f, err := h.owned(ctx, req.GetTenant(), req.GetTaskId())
+	k, err := keyOf(ctx, req.GetTenant(), req.GetTaskId())
 	if err != nil {
 		return nil, err
+	}
+	t, seen, err := h.tasks.task(ctx, req.GetTenant(), k)
+	if err != nil {
+		return nil, err
+	}
+	if over(t) {
+		seen = TaskFirst
 	}
 	conf := proto.CloneOf(req)
 	if conf.GetId() == "" {
 		conf.Id = newID()
 	}
-	who, _ := CallerOf(ctx)
-	p, err := h.pushFor(ctx, f, who, conf, "")
+	p, err := h.hooks.of(ctx, k, seen, conf, "")
 	if err != nil {
 		return nil, err
 	}
 	if err := h.c.Pushes.PutPush(ctx, p); err != nil {
-		return nil, storeError(p.Task.ID, err)
+		return nil, StoreError(k.ID, err)
 	}
 	return masked(conf), nil
 }
 
-// pushFor returns a configuration of a task in the form that is stored. field is its place in the
-// request, for errors.
-func (h *Handler) pushFor(ctx context.Context, f *Fold, who Caller, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
-	k := Key{who.Owner(), f.ID()}
-	old, err := h.c.Pushes.Push(ctx, k, conf.GetId())
+// webhooks are the push configurations of tasks.
+type webhooks struct {
+	store    Pushes // nil if push notifications are not supported
+	settings *settings.Live
+	tasks    tasks
+}
+
+// on reports whether push notifications are supported.
+func (w webhooks) on() bool { return w.store != nil && w.settings.Load().GetPush().GetEnabled() }
+
+// of returns a configuration of a task in the form that is stored. The receiver is notified of what follows the
+// sequence number seen, see PushState. field is the place of the configuration in the request, for errors.
+func (w webhooks) of(ctx context.Context, k Key, seen int64, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
+	old, err := w.store.Push(ctx, k, conf.GetId())
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return Push{}, storeError(k.ID, err)
+		return Push{}, StoreError(k.ID, err)
 	}
 	if err := unmask(conf, old.Config, field); err != nil {
 		return Push{}, err
 	}
 	conf.TaskId = k.ID
-	p := Push{Task: k, Config: conf, Version: pushVersion(ctx), PushState: PushState{Seen: f.Last()}}
-	if f.Terminal() {
-		p.Seen = TaskFirst
-	}
-	return p, nil
+	return Push{Task: k, Config: conf, Version: pushVersion(ctx), PushState: PushState{Seen: seen}}, nil
 }
 
 // unmask replaces masked secrets in conf with those of old. If the URLs of the two configurations
@@ -113,10 +124,10 @@ func masked(c *a2av1.TaskPushNotificationConfig) *a2av1.TaskPushNotificationConf
 	return c
 }
 
-// pushTask validates a call about the push configurations of a task of the caller, and returns
+// task validates a call about the push configurations of a task of the caller, and returns
 // the key of the task.
-func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string) (Key, error) {
-	if !h.pushes(h.now()) {
+func (w webhooks) task(ctx context.Context, c *checker, tenant, task string) (Key, error) {
+	if !w.on() {
 		return Key{}, PushNotificationNotSupported()
 	}
 	c.needID("taskId", task)
@@ -124,11 +135,12 @@ func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string)
 	if err := c.Err(); err != nil {
 		return Key{}, err
 	}
-	if _, err := h.owned(ctx, tenant, task); err != nil {
+	k, err := keyOf(ctx, tenant, task)
+	if err != nil {
 		return Key{}, err
 	}
-	who, _ := CallerOf(ctx)
-	return Key{who.Owner(), task}, nil
+	_, err = w.tasks.standing(ctx, tenant, k)
+	return k, err
 }
 
 // GetTaskPushNotificationConfig returns a push configuration with its secrets masked; see A2A
@@ -137,7 +149,7 @@ func (h *Handler) pushTask(ctx context.Context, c *checker, tenant, task string)
 func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.GetTaskPushNotificationConfigRequest) (*a2av1.TaskPushNotificationConfig, error) {
 	var c checker
 	c.needID("id", req.GetId())
-	k, err := h.pushTask(ctx, &c, req.GetTenant(), req.GetTaskId())
+	k, err := h.hooks.task(ctx, &c, req.GetTenant(), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +158,7 @@ func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.
 		return nil, pushNotFound(req.GetTaskId(), req.GetId())
 	}
 	if err != nil {
-		return nil, storeError(k.ID, err)
+		return nil, StoreError(k.ID, err)
 	}
 	return masked(p.Config), nil
 }
@@ -161,13 +173,13 @@ func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av
 	if !ok {
 		c.Add("pageToken", "is not a page token of this list; omit it to start with the first page")
 	}
-	k, err := h.pushTask(ctx, &c, req.GetTenant(), req.GetTaskId())
+	k, err := h.hooks.task(ctx, &c, req.GetTenant(), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	list, err := h.c.Pushes.ListPushes(ctx, k, after, size+1)
 	if err != nil {
-		return nil, storeError(k.ID, err)
+		return nil, StoreError(k.ID, err)
 	}
 	resp := &a2av1.ListTaskPushNotificationConfigsResponse{}
 	if len(list) > size {
@@ -210,26 +222,26 @@ func openPushToken(token string) (after string, ok bool) {
 func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2av1.DeleteTaskPushNotificationConfigRequest) (*emptypb.Empty, error) {
 	var c checker
 	c.needID("id", req.GetId())
-	k, err := h.pushTask(ctx, &c, req.GetTenant(), req.GetTaskId())
+	k, err := h.hooks.task(ctx, &c, req.GetTenant(), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	if err := h.c.Pushes.DeletePush(ctx, k, req.GetId()); err != nil {
-		return nil, storeError(k.ID, err)
+		return nil, StoreError(k.ID, err)
 	}
 	return &emptypb.Empty{}, nil
 }
 
-// withPushes adds to the metadata of a task the delivery status of its push configurations.
-func (h *Handler) withPushes(ctx context.Context, k Key, t *a2av1.Task) error {
-	if !h.pushes(h.now()) {
+// show adds to the metadata of a task the delivery status of its push configurations.
+func (w webhooks) show(ctx context.Context, k Key, t *a2av1.Task) error {
+	if !w.on() {
 		return nil
 	}
-	list, err := h.c.Pushes.ListPushes(ctx, k, "", MaxPushTask)
+	list, err := w.store.ListPushes(ctx, k, "", MaxPushTask)
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	dead, _, err := h.c.Pushes.DeadPushes(ctx, k, maxDead)
+	dead, _, err := w.store.DeadPushes(ctx, k, maxDead)
 	if err != nil {
 		return err
 	}
@@ -263,7 +275,7 @@ func pushStatus(p Push, dead []DeadPush) *teamv1.PushStatus {
 // Outbox returns the notifications that a push configuration has not received yet. The caller
 // must close the Outbox. Outbox returns TASK_NOT_FOUND if the run is not visible as a task.
 func (h *Handler) Outbox(ctx context.Context, p Push) (*feed.Outbox, error) {
-	o, err := h.feeds.Outbox(ctx, h.feedKey(ctx, p.Task), p.Seen, p.Part)
+	o, err := h.feeds.Outbox(ctx, feedKey(ctx, p.Task), p.Seen, p.Part)
 	if errors.Is(err, feed.ErrNotVisible) {
 		return nil, TaskNotFound(p.Task.ID)
 	}

@@ -24,7 +24,7 @@ func referenced(ctx context.Context, store Store, owner string, m *a2av1.Message
 		case errors.Is(err, ErrNotFound):
 			return nil, TaskNotFound(id)
 		case err != nil:
-			return nil, storeError(id, err)
+			return nil, StoreError(id, err)
 		case slices.Contains(m.GetReferenceTaskIds()[:i], id):
 		case remembers && t.GetContextId() == m.GetContextId():
 		default:

@@ -2,7 +2,6 @@ package a2a
 
 import (
 	"context"
-	"errors"
 	"iter"
 
 	"google.golang.org/protobuf/proto"
@@ -17,7 +16,7 @@ import (
 // Info implements the Agent service's Info: it returns the description of an agent. Errors:
 // AGENT_NOT_FOUND, and those of the agent.
 func (h *Handler) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv1.InfoResponse, error) {
-	id, a, err := h.resolve(ctx, req.GetAgentId())
+	id, a, err := h.agents.resolve(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +34,7 @@ func (h *Handler) Info(ctx context.Context, req *teamv1.InfoRequest) (*teamv1.In
 // HealthCheck implements the Agent service's HealthCheck: it returns the health of an agent. If
 // the check fails, the agent is unhealthy. Errors: AGENT_NOT_FOUND.
 func (h *Handler) HealthCheck(ctx context.Context, req *teamv1.HealthCheckRequest) (*teamv1.HealthCheckResponse, error) {
-	_, a, err := h.resolve(ctx, req.GetAgentId())
+	_, a, err := h.agents.resolve(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +52,11 @@ func (h *Handler) HealthCheck(ctx context.Context, req *teamv1.HealthCheckReques
 // asks a question, it returns INPUT_REQUIRED, with the id of the task and the question in the
 // details.
 func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*teamv1.ProcessResponse, error) {
-	s, err := h.acceptProcess(ctx, req, true)
+	s, err := h.inbox.acceptProcess(ctx, req, true)
 	if err != nil {
 		return nil, err
 	}
-	f, err := h.follow(ctx, s, false)
+	f, err := h.tasks.follow(ctx, s, false)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +85,7 @@ func processed(f *Fold) (*teamv1.ProcessResponse, error) {
 
 // acceptProcess validates a call of the Agent service and records its message. If the sender waits, the
 // caller must call follow.
-func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest, waits bool) (sent, error) {
+func (b *inbox) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest, waits bool) (sent, error) {
 	var c checker
 	c.id("agentId", req.GetAgentId())
 	c.message(req.GetMessage())
@@ -126,10 +125,10 @@ func (h *Handler) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest,
 			Collaboration: req.GetBrief(),
 		},
 	}
-	if s.key == "" && !h.forgets() {
+	if s.key == "" && !b.forgets() {
 		s.key = m.GetMessageId()
 	}
-	return h.put(ctx, who, s)
+	return b.put(ctx, who, s)
 }
 
 // ProcessStream is like Process, but yields the events of the run as they are recorded, until the
@@ -170,7 +169,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 
 // process records a call of the Agent service and returns the events of its run.
 func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest, slot *streamSlot) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
-	s, err := h.acceptProcess(ctx, req.GetRequest(), false)
+	s, err := h.inbox.acceptProcess(ctx, req.GetRequest(), false)
 	if err != nil {
 		return nil, err
 	}
@@ -180,9 +179,9 @@ func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest,
 	root, scope := agent.SplitTask(s.key.ID)
 	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
-		r := h.journals.read(Key{s.key.Owner, root}, 0)
-		defer r.stop()
-		for ev, err := range r.events(ctx) {
+		tail := h.feeds.Tail(s.key.Owner, root, 0)
+		defer tail.Close()
+		for ev, err := range tail.Events(ctx) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -197,54 +196,4 @@ func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest,
 			}
 		}
 	}, nil
-}
-
-// Cancel implements the Agent service's Cancel: it cancels a task that Process created, named by
-// its id or by its key, and waits for the end as CancelTask does. Errors: INVALID_REQUEST,
-// TASK_NOT_FOUND.
-func (h *Handler) Cancel(ctx context.Context, req *teamv1.CancelRequest) (*teamv1.CancelResponse, error) {
-	id := req.GetTaskId()
-	if id == "" {
-		var err error
-		if id, err = h.byKey(ctx, req); err != nil {
-			return nil, err
-		}
-	}
-	f, err := h.owned(ctx, req.GetAgentId(), id)
-	if err != nil {
-		return nil, err
-	}
-	if !f.Terminal() {
-		if f, err = h.cancel(ctx, f); err != nil {
-			return nil, err
-		}
-	}
-	return &teamv1.CancelResponse{State: f.State(), Spent: f.Ended().GetSpent()}, nil
-}
-
-// byKey returns the id of the task that was created with the key in req.
-func (h *Handler) byKey(ctx context.Context, req *teamv1.CancelRequest) (string, error) {
-	who, err := Authenticated(ctx)
-	if err != nil {
-		return "", err
-	}
-	if req.GetKey() == "" {
-		return "", Invalid(Violation{Field: "taskId", Description: "or key is required"})
-	}
-	of := req.GetAgentId()
-	if of == "" {
-		if of, _, err = h.resolve(ctx, ""); err != nil {
-			return "", err
-		}
-	}
-	for _, account := range []string{h.accountOf(of), who.Account, ""} { // the agent may have been deleted since
-		id, err := h.c.Store.Sent(ctx, who.Owner(), agent.KeyOf(account, of), req.GetKey())
-		if err == nil {
-			return id, nil
-		}
-		if !errors.Is(err, ErrNotFound) {
-			return "", storeError(req.GetKey(), err)
-		}
-	}
-	return "", TaskNotFound(req.GetKey())
 }

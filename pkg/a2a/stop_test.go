@@ -14,19 +14,18 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-func (r *rig) stop(t testing.TB, id string, s a2a.Stop) *project.Fold {
+func (r *rig) stop(t testing.TB, id string, s a2a.Stop) *a2av1.Task {
 	t.Helper()
-	f, err := r.Stop(ann(t), id, s)
+	task, err := r.Stop(ann(t), id, s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return task
 }
 
 // secretText is what members say in these tests: a task that does not show it does not hold it.
@@ -100,7 +99,7 @@ func TestS_43_Stop(t *testing.T) {
 					}
 					wantState(t, r.get(t, id+"~1.2"), canceled)
 				} else {
-					done := make(chan *project.Fold, 1)
+					done := make(chan *a2av1.Task, 1)
 					go func() { done <- r.stop(t, id, s) }()
 					r.recorded(t, id, 1, func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil })
 					wantState(t, r.get(t, id), working)
@@ -126,9 +125,7 @@ func TestS_43_Stop(t *testing.T) {
 		r := start(t, echo("one"))
 		r.newTeam(t, "team", through("one"), "one")
 		task := wantState(t, r.send(t, ann(t), message("team", "hi")), completed)
-		if f := r.stop(t, task.GetId(), a2a.Stop{Force: true}); f.State() != completed {
-			t.Errorf("it is %s", f.State())
-		}
+		wantState(t, r.stop(t, task.GetId(), a2a.Stop{Force: true}), completed)
 		equal(t, task, r.get(t, task.GetId()))
 	})
 	t.Run("a forced one, or a cancel, cuts what another one waits for", func(t *testing.T) {
@@ -137,14 +134,12 @@ func TestS_43_Stop(t *testing.T) {
 			func(r *rig, id string) { r.cancel(t, id) },
 		} {
 			r, id, _ := begin(t)
-			done := make(chan *project.Fold, 1)
+			done := make(chan *a2av1.Task, 1)
 			go func() { done <- r.stop(t, id, a2a.Stop{}) }()
 			r.recorded(t, id, 1, func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil })
 			cut(r, id)
 			wantState(t, r.get(t, id), canceled)
-			if f := <-done; f.State() != canceled {
-				t.Errorf("the first is told %s", f.State())
-			}
+			wantState(t, <-done, canceled)
 			if r.shows(t, id) {
 				t.Error("it shows the artifacts that the first one dropped")
 			}
@@ -235,13 +230,11 @@ func TestS_43_Stop(t *testing.T) {
 		r := start(t, g)
 		id := r.send(t, ann(t), atOnce(message("gate", "hi"))).GetId()
 		<-g.entered
-		done := make(chan *project.Fold, 1)
+		done := make(chan *a2av1.Task, 1)
 		go func() { done <- r.stop(t, id, a2a.Stop{SavePartial: true}) }()
 		r.recorded(t, id, 1, func(ev *teamv1.Event) bool { return ev.GetCommanded() != nil })
 		g.open()
-		if f := <-done; f.State() != canceled {
-			t.Errorf("it is %s", f.State())
-		}
+		wantState(t, <-done, canceled)
 	})
 }
 

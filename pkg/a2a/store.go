@@ -98,6 +98,15 @@ type New struct {
 	Entry string
 }
 
+// Standing is to whom a root task belongs, and its state.
+type Standing struct {
+	// Agent is the id of the agent that the task was sent to, and Account the account that had made it by the API then,
+	// empty for an agent of the configuration file.
+	Agent, Account string
+	ContextID      string
+	State          a2av1.TaskState
+}
+
 // Record is a committed event with its position in the journal.
 type Record struct {
 	Seq   int64
@@ -164,8 +173,8 @@ type Store interface {
 	// Elements of the task's lists are shared; do not modify them. Errors: ErrNotFound,
 	// ErrDataLoss.
 	Task(ctx context.Context, k Key) (t *a2av1.Task, seq int64, err error)
-	// Agent returns the id of the agent that a root task was sent to. Errors: ErrNotFound.
-	Agent(ctx context.Context, k Key) (string, error)
+	// Standing returns what is known of a visible root task without its events. Errors: ErrNotFound.
+	Standing(ctx context.Context, k Key) (Standing, error)
 	// Events returns up to limit committed events after the sequence number after, in order:
 	// those of the scope of k and all scopes below. Errors: ErrNotFound, ErrDataLoss.
 	Events(ctx context.Context, k Key, after int64, limit int) ([]Record, error)

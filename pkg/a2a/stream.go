@@ -21,20 +21,6 @@ const (
 	FormProto = feed.FormProto
 )
 
-type cursorKey struct{}
-
-// WithCursor returns a context for a SendStreamingMessage call that repeats an earlier one, whose
-// stream broke after the sequence number after.
-func WithCursor(ctx context.Context, after int64) context.Context {
-	return context.WithValue(ctx, cursorKey{}, after)
-}
-
-// CursorOf returns the sequence number set by WithCursor, or 0.
-func CursorOf(ctx context.Context) int64 {
-	after, _ := ctx.Value(cursorKey{}).(int64)
-	return after
-}
-
 // SendStreamingMessage is like SendMessage, but yields what happens as it happens: first the task
 // and then its updates, or only a message; see A2A 1.0, section 3.1.2. The stream ends when the
 // task has ended or waits for input; see Streams.Close.
@@ -108,7 +94,7 @@ func (h *Handler) open(owner string) (*tail, error) {
 
 // send records a message and sets the position at which the stream begins.
 func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
-	s, err := t.h.accept(ctx, req, false)
+	s, err := t.h.inbox.accept(ctx, req, false)
 	if err != nil {
 		return err
 	}
@@ -157,12 +143,12 @@ func (t *tail) subscribe(ctx context.Context, k Key, tenant string, after int64)
 // join creates the reader of the task's feed. inbound is the number of the input whose receipt
 // the stream waits for, or 0.
 func (t *tail) join(ctx context.Context, k Key, history *int32, inbound int64) *feed.Reader {
-	t.id, t.reader = k.ID, t.h.feeds.Reader(t.h.feedKey(ctx, k), history, inbound)
+	t.id, t.reader = k.ID, t.h.feeds.Reader(feedKey(ctx, k), history, inbound)
 	return t.reader
 }
 
 // feedKey returns the key of the feed of a task, as the caller may see it.
-func (h *Handler) feedKey(ctx context.Context, k Key) feed.Key {
+func feedKey(ctx context.Context, k Key) feed.Key {
 	root, scope := agent.SplitTask(k.ID)
 	return feed.Key{Owner: k.Owner, Root: root, Scope: scope, Details: details(ctx)}
 }
@@ -194,4 +180,15 @@ func (t *tail) updates(ctx context.Context) iter.Seq2[Update, error] {
 			}
 		}
 	}
+}
+
+// AcquireTaskStream counts a stream of a task and its owner. The caller must call release when the stream
+// ends. The error is INSUFFICIENT_RESOURCES if too many are open.
+func (h *Handler) AcquireTaskStream(k Key) (release func(), err error) {
+	return h.streams.with(k.Owner, func(s *streamSlot) error { return s.acquireTask(k) })
+}
+
+// AcquireTeamStream is like AcquireTaskStream, for a stream of a team.
+func (h *Handler) AcquireTeamStream(owner, team string) (release func(), err error) {
+	return h.streams.with(owner, func(s *streamSlot) error { return s.acquireTeam(owner, team) })
 }

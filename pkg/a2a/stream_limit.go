@@ -85,6 +85,19 @@ func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 	return nil, e.With(agent.DetailLimit, "streams.per_caller").With(agent.DetailValue, strconv.Itoa(limit)).With(agent.DetailAccount, account).With(agent.DetailPrincipal, principal)
 }
 
+// with counts a stream of an owner and what else it is to be counted for, and returns what ends that.
+func (l *streamLimiter) with(owner string, also func(*streamSlot) error) (release func(), err error) {
+	s, err := l.acquire(owner)
+	if err != nil {
+		return nil, err
+	}
+	if err := also(s); err != nil {
+		s.release()
+		return nil, err
+	}
+	return s.release, nil
+}
+
 // acquireTask also counts the stream for the root task of k.
 func (s *streamSlot) acquireTask(k Key) error {
 	k.ID, _ = agent.SplitTask(k.ID)

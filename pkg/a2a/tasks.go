@@ -2,12 +2,11 @@ package a2a
 
 import (
 	"context"
-	"errors"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -27,46 +26,16 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 		return nil, err
 	}
 	key := Key{who.Owner(), req.GetId()}
-	if stored, err := h.stored(ctx, req.GetTenant(), key); err != nil {
-		return nil, storeError(req.GetId(), err)
-	} else if stored { // the store can return the task without reading the journal
-		t, _, err := h.c.Store.Task(ctx, key)
-		if err != nil {
-			return nil, storeError(req.GetId(), err)
-		}
-		return project.CutHistory(t, req.HistoryLength), nil
-	}
-	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
+	t, _, err := h.tasks.task(ctx, req.GetTenant(), key)
 	if err != nil {
 		return nil, err
 	}
-	t := f.Snapshot(details(ctx))
 	if details(ctx) {
-		if err := h.withPushes(ctx, key, t); err != nil {
-			return nil, storeError(req.GetId(), err)
+		if err := h.hooks.show(ctx, key, t); err != nil {
+			return nil, StoreError(req.GetId(), err)
 		}
 	}
 	return project.CutHistory(t, req.HistoryLength), nil
-}
-
-// stored reports whether GetTask can answer with the task that the store has. It cannot if the caller wants details,
-// or if a tenant asks for a delegation, because only the journal has the agent of a delegation. The error is ErrNotFound
-// if the task was sent to an agent other than the tenant.
-func (h *Handler) stored(ctx context.Context, tenant string, k Key) (bool, error) {
-	switch {
-	case details(ctx):
-		return false, nil
-	case tenant == "":
-		return true, nil
-	}
-	if _, scope := agent.SplitTask(k.ID); scope != "" {
-		return false, nil
-	}
-	of, err := h.c.Store.Agent(ctx, k)
-	if err == nil && of != tenant {
-		err = ErrNotFound
-	}
-	return true, err
 }
 
 // ListTasks returns a page of the caller's root tasks, latest change of status first; see A2A
@@ -97,7 +66,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 		return nil, err
 	}
 	if req.GetTenant() != "" {
-		if _, err := h.Find(ctx, req.GetTenant()); err != nil {
+		if _, err := h.agents.find(ctx, req.GetTenant()); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +81,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 	}
 	page, err := h.c.Store.List(ctx, who.Owner(), f)
 	if err != nil {
-		return nil, storeError("", err)
+		return nil, StoreError("", err)
 	}
 	resp := &a2av1.ListTasksResponse{
 		Tasks: page.Tasks, NextPageToken: page.NextToken, PageSize: int32(size), TotalSize: int32(min(page.Total, 1<<30)), //nolint:gosec // bounded
@@ -131,75 +100,46 @@ func listed(t *a2av1.Task, req *a2av1.ListTasksRequest) *a2av1.Task {
 	return project.CutHistory(t, req.HistoryLength)
 }
 
-// CancelTask cancels a task of the caller and everything below it; see A2A 1.0, section 3.1.5. It
-// waits for the end, at most Config.CancelWait, and then returns the task as it is, with
-// cancel_requested in its metadata. A task that is canceled already is returned again. Errors:
-// TASK_NOT_FOUND, TASK_NOT_CANCELABLE if the task has ended in another way, and WAIT_TIMEOUT if
-// the deadline of ctx passes before.
-func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) (*a2av1.Task, error) {
-	f, err := h.owned(ctx, req.GetTenant(), req.GetId())
+// Part returns the first part of a task of the caller for which is returns true. It looks at
+// artifacts first, then at messages, then at values of metadata, which count as parts; see
+// MetadataPart. It returns TASK_NOT_FOUND if there is no such task or no such part.
+func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Part) bool) (*a2av1.Part, error) {
+	k, err := keyOf(ctx, tenant, id)
 	if err != nil {
 		return nil, err
 	}
-	if !f.Terminal() {
-		if f, err = h.cancel(ctx, f); err != nil {
-			return nil, err
-		}
+	t, _, err := h.tasks.task(ctx, tenant, k)
+	if err != nil {
+		return nil, err
 	}
-	if f.Terminal() && f.State() != a2av1.TaskState_TASK_STATE_CANCELED {
-		return nil, TaskNotCancelable(req.GetId(), f.State())
+	var lists [][]*a2av1.Part
+	metadata := []*structpb.Struct{t.GetMetadata()}
+	for _, a := range t.GetArtifacts() {
+		lists, metadata = append(lists, a.GetParts()), append(metadata, a.GetMetadata())
 	}
-	return project.CutHistory(f.Snapshot(details(ctx)), nil), nil
-}
-
-// cancel sends the task the command to cancel and waits for its end.
-func (h *Handler) cancel(ctx context.Context, f *Fold) (*Fold, error) {
-	return h.command(ctx, f, "cancel/"+f.Scope(), nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*Fold).Terminal)
-}
-
-// command adds a command to the inbox of the task and waits until had returns true or the task
-// has ended, at most Config.CancelWait. After that time the result shows the command as if it had
-// been recorded. key identifies the command within the task or, if digest is not nil, among
-// everything that the owner sends.
-func (h *Handler) command(ctx context.Context, f *Fold, key string, digest []byte, c *teamv1.Commanded, had func(*Fold) bool) (*Fold, error) {
-	who, _ := CallerOf(ctx)
-	root := Key{who.Owner(), f.Root()}
-	c.By = who.Owner()
-	in := &teamv1.Inbound{Scope: f.Scope(), Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: c}}
-	if _, _, err := h.c.Store.Put(ctx, root, in, digest, nil); err != nil && !errors.Is(err, ErrTerminal) {
-		return nil, storeError(f.ID(), err)
+	for _, m := range append(t.GetHistory(), t.GetStatus().GetMessage()) {
+		lists, metadata = append(lists, m.GetParts()), append(metadata, m.GetMetadata())
 	}
-	h.c.Wake(f.Root())
-	wait, stop := context.WithTimeout(ctx, h.c.CancelWait)
-	defer stop()
-	r := h.journals.read(root, 0)
-	defer r.stop()
-	now := NewFold(f.Root(), f.Scope())
-	for ev, err := range r.events(wait) {
-		if err != nil {
-			if wait.Err() != nil && ctx.Err() == nil {
-				now.Expect(c, h.c.Clock())
-				return now, nil
+	for _, parts := range lists {
+		for _, p := range parts {
+			if is(p) {
+				return p, nil
 			}
-			return nil, waitError(f.ID(), becomes(c), err)
-		}
-		now.Apply(ev.Event)
-		if now.Terminal() || had(now) {
-			break
+			metadata = append(metadata, p.GetMetadata())
 		}
 	}
-	return now, nil
+	for _, s := range metadata {
+		for _, v := range s.GetFields() {
+			if p := MetadataPart(v); is(p) {
+				return p, nil
+			}
+		}
+	}
+	return nil, &Error{Reason: ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "task \"" + clip(id) + "\" has no such part; get the task again"}
 }
 
-// becomes returns what happens, after a command, to a task that is no longer waited for; see
-// waitError.
-func becomes(c *teamv1.Commanded) string {
-	switch c.GetCommand() {
-	case teamv1.Commanded_COMMAND_CANCEL:
-		return "is being canceled"
-	case teamv1.Commanded_COMMAND_STOP:
-		return "is being stopped"
-	default:
-		return goesOn
-	}
+// MetadataPart returns a value of metadata as a data part, so that it can be downloaded from a
+// URL like other parts.
+func MetadataPart(v *structpb.Value) *a2av1.Part {
+	return &a2av1.Part{Content: &a2av1.Part_Data{Data: v}}
 }

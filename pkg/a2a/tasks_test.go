@@ -2,6 +2,7 @@ package a2a_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -263,4 +264,84 @@ func TestGetTaskReadsTheStoredTask(t *testing.T) {
 		}
 		s.reads.Store(0)
 	}
+}
+
+// TestEndedTasksAreReadAsStored: no call about a task that has ended reads its events, but for the first one, which says
+// to whom a message was sent.
+func TestEndedTasksAreReadAsStored(t *testing.T) {
+	t.Parallel()
+	r := start(t, echo("echo"))
+	id := r.send(t, ann(t), message("echo", "hello")).GetId()
+	s := &unfolded{Store: r.store}
+	h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Pushes: r.store, Wake: r.wake})
+	to := func(tenant, id string) *a2av1.SendMessageRequest {
+		req := reply(id, "more")
+		req.Tenant = tenant
+		return req
+	}
+	hook := &a2av1.TaskPushNotificationConfig{Tenant: "echo", TaskId: id, Id: "hook", Url: "https://203.0.113.7/hook"}
+	calls := map[string]func(ctx context.Context) error{
+		"CancelTask": func(ctx context.Context) error {
+			_, err := h.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: "echo", Id: id})
+			return as(err, a2a.ReasonTaskNotCancelable)
+		},
+		"CancelTask of another agent": func(ctx context.Context) error {
+			_, err := h.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: "other", Id: id})
+			return as(err, a2a.ReasonTaskNotFound)
+		},
+		"Cancel": func(ctx context.Context) error {
+			resp, err := h.Cancel(ctx, &teamv1.CancelRequest{AgentId: "echo", TaskId: id})
+			if resp.GetState() != completed {
+				return fmt.Errorf("%v, %w", resp, err)
+			}
+			return err
+		},
+		"a follow-up": func(ctx context.Context) error {
+			_, err := h.SendMessage(ctx, to("echo", id))
+			return as(err, a2a.ReasonUnsupportedOperation)
+		},
+		"a follow-up to another agent": func(ctx context.Context) error {
+			_, err := h.SendMessage(ctx, to("other", id))
+			return as(err, a2a.ReasonTaskNotFound)
+		},
+		"a follow-up in another context": func(ctx context.Context) error {
+			_, err := h.SendMessage(ctx, inContext("elsewhere", to("echo", id)))
+			return as(err, agent.ReasonInvalidRequest)
+		},
+		"Pause": func(ctx context.Context) error { _, err := h.Pause(ctx, id); return err },
+		"Stop":  func(ctx context.Context) error { _, err := h.Stop(ctx, id, a2a.Stop{}); return err },
+		"Owned": func(ctx context.Context) error { _, err := h.Owned(ctx, id); return err },
+		"push": func(ctx context.Context) error {
+			if _, err := h.CreateTaskPushNotificationConfig(ctx, hook); err != nil {
+				return err
+			}
+			if _, err := h.GetTaskPushNotificationConfig(ctx, &a2av1.GetTaskPushNotificationConfigRequest{Tenant: "echo", TaskId: id, Id: "hook"}); err != nil {
+				return err
+			}
+			_, err := h.DeleteTaskPushNotificationConfig(ctx, &a2av1.DeleteTaskPushNotificationConfigRequest{TaskId: id, Id: "hook"})
+			return err
+		},
+		"a part": func(ctx context.Context) error {
+			_, err := h.Part(ctx, "echo", id, func(p *a2av1.Part) bool { return p.GetText() == "echo: hello" })
+			return err
+		},
+	}
+	for name, call := range calls {
+		s.reads.Store(0)
+		if err := call(ann(t)); err != nil || s.reads.Load() != 0 {
+			t.Errorf("%s: %v, events were read %d times", name, err, s.reads.Load())
+		}
+	}
+}
+
+// as returns nil if an error has a reason.
+func as(err error, reason string) error {
+	if e := agent.AsError(err); e != nil && e.Reason == reason {
+		return nil
+	}
+	var e *a2a.Error
+	if errors.As(err, &e) && e.Reason == reason {
+		return nil
+	}
+	return fmt.Errorf("got %w, want %s", err, reason)
 }

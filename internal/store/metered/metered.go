@@ -44,10 +44,10 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (t *a2av1.Task, seq int64, 
 	return s.Store.Task(ctx, k)
 }
 
-// Agent implements a2a.Store.
-func (s *Store) Agent(ctx context.Context, k a2a.Key) (string, error) {
-	defer s.metrics.Time(ctx, "agent")()
-	return s.Store.Agent(ctx, k)
+// Standing implements a2a.Store.
+func (s *Store) Standing(ctx context.Context, k a2a.Key) (a2a.Standing, error) {
+	defer s.metrics.Time(ctx, "standing")()
+	return s.Store.Standing(ctx, k)
 }
 
 // Events implements a2a.Store.

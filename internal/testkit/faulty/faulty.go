@@ -154,12 +154,12 @@ func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	return s.Store.Task(ctx, k)
 }
 
-// Agent implements a2a.Store.
-func (s *Store) Agent(ctx context.Context, k a2a.Key) (string, error) {
+// Standing implements a2a.Store.
+func (s *Store) Standing(ctx context.Context, k a2a.Key) (a2a.Standing, error) {
 	if after, err := s.meet(ctx, GetTask); err != nil || after != nil {
-		return "", first(err, after)
+		return a2a.Standing{}, first(err, after)
 	}
-	return s.Store.Agent(ctx, k)
+	return s.Store.Standing(ctx, k)
 }
 
 // Events implements a2a.Store.

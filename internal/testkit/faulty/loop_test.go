@@ -17,7 +17,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
@@ -144,14 +143,14 @@ func canceled(r *rig) string {
 func paused(r *rig) string {
 	id := r.send("m1", "", "x").GetId()
 	for range 2 {
-		r.control("pause", func(ctx context.Context) (*project.Fold, error) { return r.Pause(ctx, id) })
+		r.control("pause", func(ctx context.Context) (*a2av1.Task, error) { return r.Pause(ctx, id) })
 		synctest.Wait() // what began before it may be on its way to the member
 		stood := r.counted()
 		time.Sleep(time.Hour) // in the bubble: more than the team's timeout
 		if diff := cmp.Diff(stood, r.counted()); diff != "" {
 			r.Errorf("called while it was paused (-want +got):\n%s", diff)
 		}
-		r.control("resume", func(ctx context.Context) (*project.Fold, error) { return r.Resume(ctx, id) })
+		r.control("resume", func(ctx context.Context) (*a2av1.Task, error) { return r.Resume(ctx, id) })
 		r.until(id, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)
 	}
 	r.send("m2", id, "yes")
@@ -166,7 +165,7 @@ func paused(r *rig) string {
 func stopped(r *rig) string {
 	id := r.send("m1", "", "x").GetId()
 	r.until(id, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED)
-	r.control("stop", func(ctx context.Context) (*project.Fold, error) { return r.Stop(ctx, id, a2a.Stop{SavePartial: true}) })
+	r.control("stop", func(ctx context.Context) (*a2av1.Task, error) { return r.Stop(ctx, id, a2a.Stop{SavePartial: true}) })
 	r.until(id, a2av1.TaskState_TASK_STATE_CANCELED)
 	r.canceled = true
 	return id
@@ -178,7 +177,7 @@ func cut(r *rig) string {
 	id := r.send("m1", "", "x").GetId()
 	r.until(id, a2av1.TaskState_TASK_STATE_WORKING)
 	for _, force := range []bool{false, true} {
-		r.control("stop", func(ctx context.Context) (*project.Fold, error) { return r.Stop(ctx, id, a2a.Stop{Force: force}) })
+		r.control("stop", func(ctx context.Context) (*a2av1.Task, error) { return r.Stop(ctx, id, a2a.Stop{Force: force}) })
 	}
 	r.until(id, a2av1.TaskState_TASK_STATE_CANCELED)
 	r.canceled = true
@@ -186,7 +185,7 @@ func cut(r *rig) string {
 }
 
 // control gives a command until it is taken.
-func (r *rig) control(what string, give func(context.Context) (*project.Fold, error)) {
+func (r *rig) control(what string, give func(context.Context) (*a2av1.Task, error)) {
 	r.Helper()
 	r.again(what, func(ctx context.Context) error {
 		_, err := give(ctx)

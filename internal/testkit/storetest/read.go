@@ -49,6 +49,9 @@ func reads(t *testing.T, open Open) {
 			if got := r.state("one"); got != step.state {
 				t.Fatalf("%v after %v", got, step.event)
 			}
+			if st, err := r.Standing(r.ctx(), key("one")); err != nil || st.State != step.state {
+				t.Fatalf("Standing = %v, %v after %v", st, err, step.event)
+			}
 		}
 	})
 	t.Run("A-16 a task is the reader's own copy", func(t *testing.T) {
@@ -58,12 +61,12 @@ func reads(t *testing.T, open Open) {
 		if err != nil || seq != 1 || got.GetId() != "one" || got.GetContextId() != "c" {
 			t.Fatalf("Task = %v, %d, %v", got, seq, err)
 		}
-		if of, err := r.Agent(r.ctx(), key("one")); err != nil || of != "a" {
-			t.Errorf("Agent = %q, %v", of, err)
+		if st, err := r.Standing(r.ctx(), key("one")); err != nil || st != (a2a.Standing{Agent: "a", ContextID: "c", State: a2av1.TaskState_TASK_STATE_SUBMITTED}) {
+			t.Errorf("Standing = %v, %v", st, err)
 		}
 		for _, k := range []a2a.Key{key("two"), {Owner: "other", ID: "one"}} {
-			if of, err := r.Agent(r.ctx(), k); !errors.Is(err, a2a.ErrNotFound) {
-				t.Errorf("Agent of %v = %q, %v", k, of, err)
+			if st, err := r.Standing(r.ctx(), k); !errors.Is(err, a2a.ErrNotFound) {
+				t.Errorf("Standing of %v = %v, %v", k, st, err)
 			}
 		}
 		got.Id, got.Status.State = "changed", a2av1.TaskState_TASK_STATE_FAILED

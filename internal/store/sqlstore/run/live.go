@@ -52,18 +52,19 @@ func (s *Runs) Shown(root string) int64 {
 	return record.Everything
 }
 
-// LiveAgent returns the agent of an owner's root that this process drives; ok is false if it does not.
-func (s *Runs) LiveAgent(k a2a.Key) (id string, ok bool) {
+// LiveStanding returns the standing of a visible root that this process drives, as recorded; ok is false if it does not
+// drive it.
+func (s *Runs) LiveStanding(k a2a.Key) (st a2a.Standing, ok bool) {
 	j := s.live(k.ID)
 	if j == nil || j.owner != k.Owner {
-		return "", false
+		return st, false
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.fold == nil {
-		return "", false
+	if j.fold == nil || !j.listed.visible {
+		return st, false
 	}
-	return j.fold.Agent(), true
+	return a2a.Standing{Agent: j.fold.Agent(), Account: j.fold.Account(), ContextID: j.fold.ContextID(), State: j.listed.state}, true
 }
 
 // Page returns committed events of a root after a sequence number, of a scope and below.

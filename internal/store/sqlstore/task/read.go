@@ -26,8 +26,8 @@ type Tasks struct {
 	totals totals
 }
 
-// selectAgent selects the agent of an owner's task.
-const selectAgent = `SELECT agent FROM task WHERE id = $1 AND owner = $2`
+// selectStanding selects the standing of an owner's task.
+const selectStanding = `SELECT agent, agent_account, context_id, state FROM task WHERE id = $1 AND owner = $2 AND visible = 1`
 
 // Watch implements a2a.Store. The id of a child stands for its root.
 func (s *Tasks) Watch(id string) (wake <-chan struct{}, stop func()) {
@@ -69,13 +69,15 @@ func (s *Tasks) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	return s.taskOf(ctx, &r)
 }
 
-// Agent returns the id of the agent that a root task was sent to.
-func (s *Tasks) Agent(ctx context.Context, k a2a.Key) (id string, err error) {
-	if id, ok := s.Claims.LiveAgent(k); ok {
-		return id, nil
+// Standing implements a2a.Store.
+func (s *Tasks) Standing(ctx context.Context, k a2a.Key) (st a2a.Standing, err error) {
+	if st, ok := s.Claims.LiveStanding(k); ok {
+		return st, nil
 	}
-	err = s.DB.Reader().Scan(ctx, []any{&id}, selectAgent, k.ID, k.Owner)
-	return id, db.NotFound(err)
+	var state int32
+	err = s.DB.Reader().Scan(ctx, []any{&st.Agent, &st.Account, &st.ContextID, &state}, selectStanding, k.ID, k.Owner)
+	st.State = a2av1.TaskState(state)
+	return st, db.NotFound(err)
 }
 
 // taskRow is a row of the table task, with columns of its run.
