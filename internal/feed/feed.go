@@ -12,6 +12,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/ring"
 )
 
 // The maximum number of events in one read: of a new feed, and of a feed with readers.
@@ -39,18 +40,18 @@ type feed struct {
 	behind  atomic.Bool    // another feed of the line is ahead of this one
 
 	mu      sync.Mutex
-	told    teller        // guarded by mu
-	ring    ring          // guarded by mu
-	more    bool          // the journal may hold further events; guarded by mu
-	awaited bool          // a reader reads the store on behalf of all; guarded by mu
-	state   int           // bytes of the events that were folded; guarded by mu
-	changed chan struct{} // closed when a read ends; nil while no reader waits for that; guarded by mu
-	task    *Update       // the current task; nil until it is needed; guarded by mu
+	told    teller            // guarded by mu
+	ring    ring.Ring[*entry] // guarded by mu
+	more    bool              // the journal may hold further events; guarded by mu
+	awaited bool              // a reader reads the store on behalf of all; guarded by mu
+	state   int               // bytes of the events that were folded; guarded by mu
+	changed chan struct{}     // closed when a read ends; nil while no reader waits for that; guarded by mu
+	task    *Update           // the current task; nil until it is needed; guarded by mu
 }
 
 // newFeed returns a feed that has read nothing. Its stop function must be called.
 func (s *Feeds) newFeed(k Key) *feed {
-	return &feed{Key: k, journal: s.watch(k.Owner, k.Root), of: s, told: newTeller(k, s.c.Closes), more: true, store: make(chan struct{}, 1)}
+	return &feed{Key: k, journal: s.watch(k.Owner, k.Root), of: s, told: newTeller(k, s.c.Closes), ring: ring.New[*entry](&s.rings, ringEntries), more: true, store: make(chan struct{}, 1)}
 }
 
 // load folds the recorded events up to the sequence number upTo without entries for readers. If
@@ -67,7 +68,7 @@ func (f *feed) load(ctx context.Context, upTo int64, rest bool) error {
 			if ev.GetSeq() <= upTo {
 				f.state += proto.Size(ev)
 				f.told.skip(ev)
-				f.ring.base = ev.GetSeq()
+				f.ring.Base = ev.GetSeq()
 				continue
 			}
 			if !rest {
@@ -89,12 +90,12 @@ func (f *feed) add(ev *teamv1.Event, seen int64) int {
 	if e == nil {
 		return 0
 	}
-	f.ring.add(e, f.of.share(), seen)
+	f.ring.Add(e, seen)
 	return e.size
 }
 
 // kept returns about how many bytes the feed keeps. The caller must hold mu, or be the only user.
-func (f *feed) kept() int64 { return int64(inflight.OfFeed*f.state + f.ring.size) }
+func (f *feed) kept() int64 { return int64(inflight.OfFeed*f.state + f.ring.Bytes()) }
 
 // reserve begins to count what the feed keeps. If granted is not set, the error is INSUFFICIENT_RESOURCES if its
 // account has no memory left.
@@ -143,23 +144,23 @@ func (f *feed) next(ctx context.Context, p *place) (*entry, error) {
 // look returns the entry after a reader's cursor, nil without one, and moves the cursor. The caller
 // must hold mu.
 func (f *feed) look(p *place) (*entry, error) {
-	if p.cursor < f.ring.base {
+	if p.cursor < f.ring.Base {
 		return nil, errBehind
 	}
-	e := f.ring.after(p.cursor)
-	if e == nil {
+	next := f.ring.After(p.cursor)
+	if len(next) == 0 {
 		p.cursor = max(p.cursor, f.told.seq)
 		return nil, nil
 	}
-	p.cursor = e.seq
-	return e, nil
+	p.cursor = next[0].seq
+	return next[0], nil
 }
 
 // done reports whether a reader has received everything and its stream ends.
 func (f *feed) done(p *place) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return p.cursor >= f.ring.base && f.ring.after(p.cursor) == nil && f.ends(p)
+	return p.cursor >= f.ring.Base && len(f.ring.After(p.cursor)) == 0 && f.ends(p)
 }
 
 // ends reports whether the stream of a reader that has received all entries ends. The caller must
@@ -247,7 +248,7 @@ func (f *feed) read(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	size, most, n := 0, f.of.share()/2, 0
+	size, most, n := 0, f.of.rings.Share()/2, 0
 	for n < len(page) && size < most {
 		size += f.add(page[n], after) // waiting readers have seen everything up to after
 		n++
@@ -258,6 +259,15 @@ func (f *feed) read(ctx context.Context) error {
 		f.hold.Set(f.kept())
 	}
 	return nil
+}
+
+// end releases what the feed holds. It has no readers.
+func (f *feed) end() {
+	f.stop()
+	f.hold.Release()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ring.Drop()
 }
 
 // catchUp reads what the journal holds. It reports whether it could add all of it; if not, readers
@@ -277,7 +287,7 @@ func (f *feed) catchUp(ctx context.Context) (bool, error) {
 func (f *feed) span() (base, seq int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.ring.base, f.told.seq
+	return f.ring.Base, f.told.seq
 }
 
 // show returns the task in its current state, with the given number of history messages. Readers

@@ -6,12 +6,12 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/ring"
 )
 
 // Source is the part of a store that feeds read. Its errors are returned to readers unchanged. It
@@ -59,7 +59,7 @@ type Feeds struct {
 	c     Config
 	mu    sync.Mutex
 	lines map[Key]*line // guarded by mu
-	n     atomic.Int64  // number of feeds; atomic, because a feed calls share while it holds its own lock
+	rings ring.Group
 }
 
 // line holds the feeds of one key.
@@ -154,14 +154,12 @@ func (s *Feeds) add(l *line, f *feed) {
 	l.feeds = append(l.feeds, f)
 	l.rank()
 	f.readers = 1
-	s.n.Add(1)
 }
 
 // drop removes a reader from a feed. The last one removes the feed and stops it.
 func (s *Feeds) drop(l *line, f *feed) {
 	if s.left(l, f) {
-		f.stop()
-		f.hold.Release()
+		f.end()
 	}
 }
 
@@ -174,12 +172,8 @@ func (s *Feeds) left(l *line, f *feed) bool {
 	}
 	l.feeds = slices.DeleteFunc(l.feeds, func(have *feed) bool { return have == f })
 	l.rank()
-	s.n.Add(-1)
 	return true
 }
-
-// share returns how many bytes each feed may keep.
-func (s *Feeds) share() int { return int(min(ringBytes, ringsBytes/max(s.n.Load(), 1))) }
 
 // open waits for the right to create a feed of a line, so that concurrent readers create only one.
 // The returned function releases that right. The error is the cause of ctx.
@@ -209,7 +203,7 @@ func (s *Feeds) Stats() Stats {
 		st.Feeds += len(l.feeds)
 		for _, f := range l.feeds {
 			f.mu.Lock()
-			st.Bytes, st.Entries = max(st.Bytes, f.ring.size), max(st.Entries, len(f.ring.entries))
+			st.Bytes, st.Entries = max(st.Bytes, f.ring.Bytes()), max(st.Entries, f.ring.Len())
 			f.mu.Unlock()
 		}
 	}

@@ -153,8 +153,7 @@ func (r *Reader) take(ctx context.Context, upTo int64, rest bool) error {
 		f.hold.Set(f.kept())
 	}
 	if err != nil {
-		f.stop()
-		f.hold.Release()
+		f.end()
 		return err
 	}
 	r.feed = f

@@ -45,8 +45,9 @@ type Engine interface {
 	time(ctx context.Context) (time.Time, error)
 	// check looks for what makes the database unusable for this process, and records it in its state.
 	check(ctx context.Context)
-	// listen calls heard with the changes of other replicas, until the database is closed.
-	listen(heard func(hint))
+	// listen calls heard with the topics that other replicas have changed, until the database is closed; without any, if
+	// it has missed changes.
+	listen(heard func(topics ...string))
 	state() *health
 	close() error
 }

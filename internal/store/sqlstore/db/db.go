@@ -123,7 +123,12 @@ func Open(ctx context.Context, url string, c Config) (*DB, error) {
 // Listen begins to receive the changes of other replicas. It is called once.
 func (d *DB) Listen(drivers Drivers) {
 	d.drivers = drivers
-	d.listen(d.heard)
+	d.listen(func(topics ...string) {
+		if len(topics) == 0 {
+			topics = d.Concerned()
+		}
+		d.Arrived(topics...)
+	})
 }
 
 // Close writes everything that is queued and closes the database.

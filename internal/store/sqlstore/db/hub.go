@@ -1,17 +1,20 @@
 package db
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"sync"
 
 	"github.com/agentteams/team-server/internal/store"
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// hub wakes the readers of roots and topics in this process. It is safe for concurrent use.
+// hub wakes who watches roots and other topics in this process. It is safe for concurrent use.
 type hub struct {
 	mu       sync.Mutex
-	watchers map[string][]chan struct{} // by root or topic; guarded by mu
-	all      store.Bell                 // rung for each change, with its audience
+	watchers map[string][]chan struct{} // by topic; guarded by mu
+	owners   int                        // number of watchers of all that concerns an owner; guarded by mu
 	drivers  Drivers                    // set by Listen, before any change of another replica is heard
 }
 
@@ -23,32 +26,49 @@ type Drivers interface {
 	Driven() []string
 }
 
-// Watch returns a channel that receives when a root or topic changes. stop must be called.
-func (h *hub) Watch(topic string) (wake <-chan struct{}, stop func()) {
+// forTag is the prefix of topics that are audiences. No root begins with it.
+const forTag = "~for/"
+
+// tag returns the topic of an audience. It is short, because owners may be long, and has no comma.
+func tag(audience string) string {
+	sum := sha256.Sum256([]byte(audience))
+	return forTag + hex.EncodeToString(sum[:8])
+}
+
+// Watch returns a channel that receives when a topic changes. stop must be called.
+func (h *hub) Watch(topic string) (wake <-chan struct{}, stop func()) { return h.watch(0, topic) }
+
+// WatchAll returns a channel that receives when something changes that may concern an owner. stop must be called.
+func (h *hub) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
+	return h.watch(1, tag(owner), tag(store.EveryoneOf(a2a.AccountOf(owner))), tag(store.Everybody))
+}
+
+// watch returns a channel that receives when one of some topics changes, for a number of owners.
+func (h *hub) watch(owners int, topics ...string) (wake <-chan struct{}, stop func()) {
 	c := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers == nil {
 		h.watchers = map[string][]chan struct{}{}
 	}
-	h.watchers[topic] = append(h.watchers[topic], c)
-	return c, func() { h.leave(topic, c) }
-}
-
-// leave removes a watcher.
-func (h *hub) leave(topic string, c chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	left := slices.DeleteFunc(h.watchers[topic], func(other chan struct{}) bool { return other == c })
-	if h.watchers[topic] = left; len(left) == 0 {
-		delete(h.watchers, topic)
+	for _, topic := range topics {
+		h.watchers[topic] = append(h.watchers[topic], c)
+	}
+	h.owners += owners
+	return c, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.owners -= owners
+		for _, topic := range topics {
+			left := slices.DeleteFunc(h.watchers[topic], func(other chan struct{}) bool { return other == c })
+			if h.watchers[topic] = left; len(left) == 0 {
+				delete(h.watchers, topic)
+			}
+		}
 	}
 }
 
-// WatchAll returns a channel that receives when something changes that may concern an owner. stop must be called.
-func (h *hub) WatchAll(owner string) (wake <-chan struct{}, stop func()) { return h.all.Watch(owner) }
-
-// Watched reports whether a root or topic has watchers.
+// Watched reports whether a topic has watchers.
 func (h *hub) Watched(topic string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,12 +76,16 @@ func (h *hub) Watched(topic string) bool {
 }
 
 // Ring wakes the watchers of the owners that a change may concern.
-func (h *hub) Ring(audience string) { h.all.Ring(audience) }
-
-// poke wakes the watchers of a root or topic.
-func (h *hub) poke(topic string) {
+func (h *hub) Ring(audience string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.owners > 0 {
+		h.poke(tag(audience))
+	}
+}
+
+// poke wakes the watchers of a topic. The caller must hold mu.
+func (h *hub) poke(topic string) {
 	for _, c := range h.watchers[topic] {
 		store.Poke(c)
 	}
@@ -78,27 +102,23 @@ func (h *hub) Concerned() []string {
 	return list
 }
 
-// Arrived wakes the readers and the driver of a root that another replica has changed.
-func (h *hub) Arrived(root string) {
-	h.drivers.Deliver(root)
-	h.poke(root)
-}
-
-// heard wakes whom a change by another replica concerns.
-func (h *hub) heard(of hint) {
-	h.all.RingIf(of.concerns)
-	roots := of.roots
-	if roots == nil {
-		roots = h.Concerned()
+// Arrived wakes the readers and the drivers of topics that another replica has changed.
+func (h *hub) Arrived(topics ...string) {
+	for _, topic := range topics {
+		h.drivers.Deliver(topic)
 	}
-	for _, root := range roots {
-		h.Arrived(root)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, topic := range topics {
+		h.poke(topic)
 	}
 }
 
 // Announce wakes the watchers of a root or topic in all replicas, and those of the owners that its change may concern.
 func (d *DB) Announce(topic, audience string) {
 	d.Ring(audience)
+	d.hub.mu.Lock()
 	d.poke(topic)
+	d.hub.mu.Unlock()
 	d.Tell(topic, audience)
 }

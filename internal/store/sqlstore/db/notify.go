@@ -3,8 +3,6 @@ package db
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
@@ -30,7 +28,7 @@ type bell struct {
 	listen *pgx.ConnConfig
 	send   *pgx.ConnConfig
 	self   string          // identifies this sender in notifications
-	heard  func(hint)      // called with changes of other replicas; set by start
+	heard  func(...string) // called with the topics that other replicas have changed, without any if changes were missed; set by start
 	ctx    context.Context //nolint:containedctx // of the database
 	rung   chan struct{}   // holds one signal: due is not empty
 	work   sync.WaitGroup
@@ -41,32 +39,6 @@ type bell struct {
 
 // change names the root or topic that has changed, and the audience whom that may concern.
 type change struct{ root, audience string }
-
-// hint describes changes by another replica.
-type hint struct {
-	roots []string            // nil means any root
-	tags  map[string]struct{} // tags of the audiences; nil means any audience
-}
-
-// concerns reports whether a hint covers an audience.
-func (h hint) concerns(audience string) bool {
-	if h.tags == nil {
-		return true
-	}
-	_, is := h.tags[tag(audience)]
-	return is
-}
-
-// forTag is the prefix of entries in a notification that name an audience. No root
-// begins with it.
-const forTag = "~for/"
-
-// tag is the short form of an audience in a notification: owners may be long or contain
-// commas.
-func tag(audience string) string {
-	sum := sha256.Sum256([]byte(audience))
-	return forTag + hex.EncodeToString(sum[:8])
-}
 
 // newBell returns a bell for the time until ctx ends.
 func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config) (*bell, error) {
@@ -81,7 +53,7 @@ func newBell(ctx context.Context, conn *pgx.ConnConfig, cfg Config) (*bell, erro
 }
 
 // start begins to send and to listen. Lost notifications delay readers only until the next poll.
-func (b *bell) start(heard func(hint)) {
+func (b *bell) start(heard func(topics ...string)) {
 	b.heard = heard
 	b.work.Go(func() { keep(b.ctx, b.listen, b.hear) })
 	b.work.Go(func() { keep(b.ctx, b.send, b.tell) })
@@ -144,7 +116,7 @@ func (b *bell) tell(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// payloads returns the notifications for changes: each holds the sender, roots and the
+// payloads returns the notifications for changes: each holds the sender and topics, which are roots and the
 // tags of all audiences of these roots, and is short enough for PostgreSQL.
 func payloads(self string, changes map[change]struct{}) []string {
 	var list []string
@@ -165,37 +137,20 @@ func payloads(self string, changes map[change]struct{}) []string {
 	return list
 }
 
-// hintOf parses the part of a notification after the sender. Every
-// reader acts on one without tags.
-func hintOf(entries []string) hint {
-	h := hint{roots: []string{}}
-	for _, e := range entries {
-		if !strings.HasPrefix(e, forTag) {
-			h.roots = append(h.roots, e)
-			continue
-		}
-		if h.tags == nil {
-			h.tags = map[string]struct{}{}
-		}
-		h.tags[e] = struct{}{}
-	}
-	return h
-}
-
-// hear receives changes of other replicas. It begins with a hint about everything, because earlier
+// hear receives changes of other replicas. It begins as if everything had changed, because earlier
 // notifications were missed.
 func (b *bell) hear(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, `LISTEN `+channel); err != nil {
 		return err
 	}
-	b.heard(hint{})
+	b.heard()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {
 			return err
 		}
 		if entries := strings.Split(n.Payload, ","); entries[0] != b.self && len(entries) > 1 {
-			b.heard(hintOf(entries[1:]))
+			b.heard(entries[1:]...)
 		}
 	}
 }

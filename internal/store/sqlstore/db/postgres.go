@@ -159,10 +159,10 @@ func scrub(err error) error {
 	return err
 }
 
-func (d *postgresDB) Reader() Querier            { return pgReader{pgQuerier{d.db}, d} }
-func (d *postgresDB) Tell(root, audience string) { d.bell.ring(change{root, audience}) }
-func (d *postgresDB) listen(heard func(hint))    { d.bell.start(heard) }
-func (d *postgresDB) state() *health             { return d.health }
+func (d *postgresDB) Reader() Querier                     { return pgReader{pgQuerier{d.db}, d} }
+func (d *postgresDB) Tell(root, audience string)          { d.bell.ring(change{root, audience}) }
+func (d *postgresDB) listen(heard func(topics ...string)) { d.bell.start(heard) }
+func (d *postgresDB) state() *health                      { return d.health }
 
 // dialect implements Engine.
 func (d *postgresDB) dialect() Dialect {

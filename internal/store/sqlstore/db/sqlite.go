@@ -318,11 +318,11 @@ func code(err error) int {
 	return 0
 }
 
-func (d *sqliteDB) dialect() Dialect   { return Dialect{Single: true, Binary: "BLOB"} }
-func (d *sqliteDB) Tell(_, _ string)   {}
-func (d *sqliteDB) listen(func(hint))  {}
-func (d *sqliteDB) state() *health     { return d.health }
-func (d *sqliteDB) Add(s Source) error { return d.writer.add(s) }
+func (d *sqliteDB) dialect() Dialect       { return Dialect{Single: true, Binary: "BLOB"} }
+func (d *sqliteDB) Tell(_, _ string)       {}
+func (d *sqliteDB) listen(func(...string)) {}
+func (d *sqliteDB) state() *health         { return d.health }
+func (d *sqliteDB) Add(s Source) error     { return d.writer.add(s) }
 
 // time returns the machine's time without its monotonic part, which would hide a jump of the clock.
 func (d *sqliteDB) time(context.Context) (time.Time, error) { return time.Now().Round(0), nil }

@@ -194,7 +194,7 @@ func TestA_16_ABatchOfAClosedJournalTakesNoMemory(t *testing.T) {
 	ev := &teamv1.Event{Seq: 2, Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Text: "x"}}}
 	j.give()
 	_ = j.settle(&batch{j: j, entries: []entry{{Entry: record.Entry{Event: ev}}}, lo: 1, hi: 2}, nil)
-	if n := s.ringed.Load(); n != 0 {
+	if n := s.rings.Bytes(); n != 0 {
 		t.Errorf("%d bytes are held for good", n)
 	}
 }

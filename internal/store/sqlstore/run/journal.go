@@ -17,6 +17,7 @@ import (
 	"github.com/agentteams/team-server/internal/cost"
 	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/ring"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
@@ -67,13 +68,13 @@ type journal struct {
 	broken  error
 	unread  bool // the inbox may hold an input
 	asking  fold.Questions
-	named   map[int64]bool  // inbox rows that are recorded by events appended here
-	stored  map[string]bool // hashes of the blobs that are recorded; nil without any
-	pushed  int64           // 1 if there may be push configurations, see fence
-	inputs  int64           // number of inputs that were put before the claim
-	first   *entry          // the only event that was recorded before the claim; nil if there were more, and after Load
-	slot    bool            // the run may have the slot of a collaboration
-	ring    ring
+	named   map[int64]bool   // inbox rows that are recorded by events appended here
+	stored  map[string]bool  // hashes of the blobs that are recorded; nil without any
+	pushed  int64            // 1 if there may be push configurations, see fence
+	inputs  int64            // number of inputs that were put before the claim
+	first   *entry           // the only event that was recorded before the claim; nil if there were more, and after Load
+	slot    bool             // the run may have the slot of a collaboration
+	ring    ring.Ring[entry] // the latest recorded events, so that readers need no database
 
 	view view
 }
@@ -466,7 +467,7 @@ func (j *journal) settle(b *batch, err error) error {
 		j.seq, j.ending = b.hi, nil
 	}
 	if !j.closed {
-		j.ring.add(j.s, b.entries, b.tail)
+		j.keeps(b.entries, b.tail)
 	}
 	j.announce()
 	switch {
@@ -547,7 +548,7 @@ func (j *journal) Wake() <-chan struct{} { return j.wake }
 func (j *journal) give() {
 	j.mu.Lock()
 	over := j.ended && j.broken == nil && j.ending == nil && !j.flying
-	if !j.closed && over && j.s.ringed.Load() <= maxKept && j.s.keep(j) {
+	if !j.closed && over && j.s.rings.Bytes() <= maxKept && j.s.keep(j) {
 		j.fold, j.book, j.stored, j.named, j.first, j.asking = nil, nil, nil, nil, nil, fold.Questions{} // readers need the ring
 	} else {
 		defer j.dropRing()
@@ -565,5 +566,5 @@ func (j *journal) give() {
 func (j *journal) dropRing() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.ring.drop(j.s)
+	j.ring.Drop()
 }

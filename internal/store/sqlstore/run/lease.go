@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/ring"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/push"
@@ -256,8 +258,9 @@ func (s *Runs) adopt(j *journal) a2a.Claim {
 	s.mu.Unlock()
 	j.mu.Lock()
 	j.unread = j.unread || arrived
+	j.ring = ring.New[entry](&s.rings, math.MaxInt)
 	if j.first != nil {
-		j.ring.add(s, []entry{*j.first})
+		j.keeps([]entry{*j.first})
 	}
 	j.mu.Unlock()
 	if old != nil {

@@ -101,7 +101,7 @@ func (s *Runs) LiveTask(ctx context.Context, root string) (t *a2av1.Task, seq in
 func (j *journal) since(after int64, scope string, limit int) (records []a2a.Record, durable int64, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	records, ok = j.ring.since(after, j.durable, scope, limit)
+	records, ok = j.recent(after, scope, limit)
 	return records, j.durable, ok
 }
 
@@ -151,6 +151,6 @@ func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
 func (j *journal) fresh(seq int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	_, ok := j.ring.since(seq, j.durable, "", 1)
+	_, ok := j.recent(seq, "", 1)
 	return ok
 }

@@ -1,74 +1,52 @@
 package run
 
 import (
-	"slices"
-	"sort"
+	"math"
 
+	"github.com/agentteams/team-server/internal/ring"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Limits of rings in bytes: of one ring, and of all rings of a process. A ring is kept after the end of its run only
-// while all rings use at most maxKept, so that slow readers of ended runs do not shrink the rings of other runs.
-const (
-	maxRing  = 1 << 20
-	maxRings = 64 << 20
-	maxKept  = maxRings / 2
-)
+// maxKept is how many bytes all rings of a process may use so that a ring is kept after the end of its run: slow readers
+// of ended runs do not shrink the rings of other runs.
+const maxKept = ring.MaxAll / 2
 
-// ring holds the latest committed events of a run that this process drives, so that its readers
-// need no database. It is guarded by the mu of its journal.
-type ring struct {
-	entries []entry
-	bytes   int
-}
+// Seq implements ring.Entry.
+func (e entry) Seq() int64 { return e.Event.GetSeq() }
 
-// add appends committed events and drops the oldest ones beyond the limit.
-func (r *ring) add(s *Runs, lists ...[]entry) {
-	before := r.bytes
+// Bytes implements ring.Entry.
+func (e entry) Bytes() int { return e.Size }
+
+// keeps adds events that are recorded to those that readers find without the database. The caller must hold mu.
+func (j *journal) keeps(lists ...[]entry) {
 	for _, list := range lists {
 		for _, e := range list {
-			r.bytes += e.Size
+			if j.ring.Len() == 0 {
+				j.ring.Base = e.Seq() - 1
+			}
+			j.ring.Add(e, math.MaxInt64)
 		}
-		r.entries = append(r.entries, list...)
 	}
-	limit := maxRing
-	if s.ringed.Load() > maxRings {
-		limit = maxRing / 16
-	}
-	drop := 0
-	for ; r.bytes > limit && drop < len(r.entries); drop++ {
-		r.bytes -= r.entries[drop].Size
-	}
-	if drop > 0 {
-		r.entries = slices.Clone(r.entries[drop:])
-	}
-	s.ringed.Add(int64(r.bytes - before))
 }
 
-// drop empties the ring.
-func (r *ring) drop(s *Runs) {
-	s.ringed.Add(-int64(r.bytes))
-	*r = ring{}
-}
-
-// since returns at most limit events of a scope after a sequence number. It returns false if the
-// ring does not reach back that far.
-func (r *ring) since(after, durable int64, scope string, limit int) ([]a2a.Record, bool) {
-	if after >= durable {
+// recent returns at most limit recorded events of a scope after a sequence number. It returns false if the
+// ring does not reach back that far. The caller must hold mu.
+func (j *journal) recent(after int64, scope string, limit int) ([]a2a.Record, bool) {
+	if after >= j.durable {
 		return nil, true
 	}
-	if len(r.entries) == 0 || r.entries[0].Event.GetSeq() > after+1 {
+	if j.ring.Len() == 0 || after < j.ring.Base {
 		return nil, false
 	}
-	from := sort.Search(len(r.entries), func(i int) bool { return r.entries[i].Event.GetSeq() > after })
-	out := make([]a2a.Record, 0, min(len(r.entries)-from, limit))
-	for _, e := range r.entries[from:] {
+	entries := j.ring.After(after)
+	out := make([]a2a.Record, 0, min(len(entries), limit))
+	for _, e := range entries {
 		if len(out) >= limit {
 			break
 		}
 		if agent.Within(e.Event.GetScope(), scope) {
-			out = append(out, a2a.Record{Seq: e.Event.GetSeq(), Event: e.Event})
+			out = append(out, a2a.Record{Seq: e.Seq(), Event: e.Event})
 		}
 	}
 	return out, true

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/agentteams/team-server/internal/ring"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/account"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
@@ -29,7 +30,7 @@ type Runs struct {
 	db     *db.DB
 	pushes *push.Pushes
 	space  *space
-	ringed atomic.Int64 // bytes of the events in all rings, see type ring
+	rings  ring.Group
 	// insertEvents are the statements of the function of this name, for this database.
 	insertEvents [maxRows]string
 	// stale reports whether recorded claims may belong to a process that has exited. No run is
