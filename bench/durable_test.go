@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -161,7 +162,7 @@ func (r *runs) journal(ctx context.Context, caller int64) (*journal, error) {
 	if _, _, err := r.store.Create(ctx, a2a.New{Owner: "bench/bench", Accepted: accepted, MessageID: id}); err != nil {
 		return nil, err
 	}
-	claims, _, err := r.store.Claim(ctx, "bench", a2a.NewRoom(1, nil))
+	claims, _, err := r.store.Claim(ctx, "bench", engine.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		return nil, fmt.Errorf("%d claims: %w", len(claims), err)
 	}

@@ -184,7 +184,7 @@ func fill(b *testing.B, s keeper, n int) time.Duration {
 	for left := n; left > 0; {
 		var claims []a2a.Claim
 		if err == nil {
-			claims, _, err = s.Claim(b.Context(), "bench", a2a.NewRoom(256, nil))
+			claims, _, err = s.Claim(b.Context(), "bench", engine.NewRoom(256, nil))
 		}
 		if err != nil || len(claims) == 0 {
 			b.Fatalf("%d of %d tasks are not due: %v", left, n, err)

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
@@ -76,7 +77,7 @@ func (j Job) Drive(ctx context.Context, s *sqlstore.Store, r *drive.Runner, c *t
 	if _, _, err := s.Create(ctx, a2a.New{Owner: Owner, Accepted: accepted, MessageID: id}); err != nil {
 		return err
 	}
-	claims, _, err := s.Claim(ctx, "bench", a2a.NewRoom(1, nil))
+	claims, _, err := s.Claim(ctx, "bench", engine.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		return fmt.Errorf("%d claims: %w", len(claims), err)
 	}

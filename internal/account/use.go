@@ -171,25 +171,25 @@ func eachOf(l *teamv1.AccountLimits) *teamv1.PrincipalLimits {
 	return l.GetPerPrincipal()
 }
 
-// Weight implements a2a.Shares.
+// Weight implements engine.Shares.
 func (a *Accounts) Weight(account string) int {
 	own, every := a.limitsOf(account)
 	return int(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return l.Weight }, 1))
 }
 
-// MaxRunning implements a2a.Shares.
+// MaxRunning implements engine.Shares.
 func (a *Accounts) MaxRunning(account string) int {
 	own, every := a.limitsOf(account)
 	return int(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return l.MaxRunning }, 0))
 }
 
-// MaxRunningEach implements a2a.Shares.
+// MaxRunningEach implements engine.Shares.
 func (a *Accounts) MaxRunningEach(account string) int {
 	own, every := a.limitsOf(account)
 	return int(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return eachOf(l).MaxRunning }, 0))
 }
 
-// LimitsRunning implements a2a.Shares.
+// LimitsRunning implements engine.Shares.
 func (a *Accounts) LimitsRunning() bool {
 	limits := func(l *teamv1.AccountLimits) bool {
 		return l.GetMaxRunning() > 0 || l.GetPerPrincipal().GetMaxRunning() > 0

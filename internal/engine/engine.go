@@ -29,7 +29,7 @@ type Config struct {
 	// needs no slot.
 	Slots int
 	// Shares says how accounts share the slots; nil means that all accounts are equal.
-	Shares a2a.Shares
+	Shares Shares
 	// Replica names this process in its claims. It must differ from the name of every other
 	// process, including earlier ones.
 	Replica string
@@ -51,7 +51,7 @@ type Engine struct {
 	stopping chan struct{} // closed when Serve ends
 
 	mu       sync.Mutex
-	room     *a2a.Room        // the slots; guarded by mu
+	room     *Room            // the slots; guarded by mu
 	starved  bool             // due runs may be waiting for a slot; guarded by mu
 	freed    bool             // a slot became free since the room was last copied; guarded by mu
 	failures map[string]int   // consecutive failed drives, by root task id; guarded by mu
@@ -75,7 +75,7 @@ func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Engine{Config: cfg, room: a2a.NewRoom(cfg.Slots, cfg.Shares), wake: make(chan struct{}, 1), stopping: make(chan struct{}), failures: map[string]int{}, stops: map[string]int{}, logged: map[string]entry{}}
+	return &Engine{Config: cfg, room: NewRoom(cfg.Slots, cfg.Shares), wake: make(chan struct{}, 1), stopping: make(chan struct{}), failures: map[string]int{}, stops: map[string]int{}, logged: map[string]entry{}}
 }
 
 // Wake tells the engine that a run may be due. Call it after the change that makes the run due is
@@ -168,7 +168,7 @@ func (e *Engine) settled(what string) bool {
 }
 
 // ask claims runs. It has a timeout, because a store that hangs must not block the engine.
-func (e *Engine) ask(ctx context.Context, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
+func (e *Engine) ask(ctx context.Context, room *Room) ([]a2a.Claim, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	return e.Leases.Claim(ctx, e.Replica, room)
@@ -183,7 +183,7 @@ func (e *Engine) Full() bool {
 
 // free returns a copy of the room and the context for runs that are claimed now. If no slot is free,
 // done signals the engine when one becomes free.
-func (e *Engine) free() (*a2a.Room, context.Context) {
+func (e *Engine) free() (*Room, context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.starved, e.freed = e.room.Free() == 0, false

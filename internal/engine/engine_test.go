@@ -218,7 +218,7 @@ func shutdown(t *testing.T) {
 	r.send("two")
 	synctest.Wait()
 	r.stop()
-	claims, _, err := r.Claim(context.Background(), "r2", a2a.NewRoom(10, nil))
+	claims, _, err := r.Claim(context.Background(), "r2", engine.NewRoom(10, nil))
 	if err != nil || len(claims) != 2 {
 		t.Fatalf("the next gets %v, %v, want both", claims, err)
 	}
@@ -330,7 +330,7 @@ type broken struct {
 	refusals int
 }
 
-func (b *broken) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
+func (b *broken) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
 	if b.refusals > 0 {
 		b.refusals--
 		return nil, time.Time{}, errors.New("no connection")

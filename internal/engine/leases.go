@@ -23,7 +23,7 @@ type Leases interface {
 	// replica then claims again when a slot becomes free. next is when to call Claim again unless Wake is called
 	// earlier: the earliest known due time, and for a store that is shared with other processes no
 	// later than its polling interval. The zero time means not before Wake is called.
-	Claim(ctx context.Context, replica string, room *a2a.Room) (claims []a2a.Claim, next time.Time, err error)
+	Claim(ctx context.Context, replica string, room *Room) (claims []a2a.Claim, next time.Time, err error)
 	// Park releases a claimed run after its drive has returned without an error. A run that is not
 	// done is due at once if its inbox holds an unread input. Park decides that under the same lock
 	// as the arrival of an input, so that none is missed. It returns agent.ErrFenced if the claim

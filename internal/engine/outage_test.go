@@ -34,7 +34,7 @@ func (s *shared) Beat(context.Context, string) error {
 	return nil
 }
 
-func (s *shared) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
+func (s *shared) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
 	if s.out.Load() {
 		return nil, time.Time{}, errOut
 	}

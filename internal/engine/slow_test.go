@@ -21,7 +21,7 @@ type slow struct {
 	claimed       atomic.Int64
 }
 
-func (s *slow) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
+func (s *slow) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
 	if s.claims.Add(-1) >= 0 {
 		<-ctx.Done()
 		return nil, time.Time{}, ctx.Err()

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/engine"
 )
 
 const (
@@ -40,11 +40,11 @@ var openStates = map[a2av1.TaskState]string{
 // ObserveBacklog observes what waits in a store whenever m is read, at most every five seconds. read
 // reads it, shares are the limits of accounts, now is the time of the store, and fail is called with errors of read, after which there are no values.
 // stop ends the observation. It does nothing if m is nil.
-func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, error), shares a2a.Shares, now func() time.Time, fail func(error)) (stop func(), err error) {
+func ObserveBacklog(m metric.Meter, read func(context.Context) (engine.Backlog, error), shares engine.Shares, now func() time.Time, fail func(error)) (stop func(), err error) {
 	if m == nil {
 		return func() {}, nil
 	}
-	b := &reading[a2a.Backlog]{read: read, fail: fail}
+	b := &reading[engine.Backlog]{read: read, fail: fail}
 	i := &instruments{Meter: m}
 	tasks := i.gauge("team_server.tasks.open", "{task}", "Tasks that have not ended, by state, of all replicas; 100,000 at most.")
 	since := i.age("team_server.tasks.open.oldest.age", "Longest time since the status of an open task changed, by state; for input_required, the age of the oldest question.")
@@ -68,7 +68,7 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 			o.ObserveFloat64(since, age(now, last.Open[state]), of)
 		}
 		wait := last.Claimable(shares)
-		o.ObserveInt64(due, min(wait.Count, a2a.MaxBacklog))
+		o.ObserveInt64(due, min(wait.Count, engine.MaxBacklog))
 		o.ObserveFloat64(dueAge, age(now, wait))
 		o.ObserveInt64(claimed, last.Running())
 		o.ObserveInt64(push, last.Push.Count)
@@ -82,7 +82,7 @@ func ObserveBacklog(m metric.Meter, read func(context.Context) (a2a.Backlog, err
 }
 
 // age returns the age of the oldest entry in seconds. It returns 0 if nothing waits.
-func age(now time.Time, w a2a.Waiting) float64 {
+func age(now time.Time, w engine.Waiting) float64 {
 	if w.Count == 0 || w.Oldest.IsZero() {
 		return 0
 	}

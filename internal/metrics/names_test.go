@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/metrics/scrape"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -124,7 +125,7 @@ func measure(t *testing.T) map[string]*dto.MetricFamily {
 	ok(err)
 	reloads.Ended(ctx, metrics.ReloadApplied)
 	ok(metrics.ObserveBuild(m, "v1"))
-	unobserve, err := metrics.ObserveBacklog(m, func(context.Context) (a2a.Backlog, error) { return a2a.Backlog{}, nil }, nil, time.Now, func(err error) { t.Error(err) })
+	unobserve, err := metrics.ObserveBacklog(m, func(context.Context) (engine.Backlog, error) { return engine.Backlog{}, nil }, nil, time.Now, func(err error) { t.Error(err) })
 	ok(err)
 	defer unobserve()
 	unobserve, err = metrics.ObserveAccounts(m, func(context.Context) (map[string]float64, error) {

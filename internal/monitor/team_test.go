@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
@@ -67,7 +68,7 @@ func (d *desk) beginAs(accepted *teamv1.Accepted) {
 // take claims the runs.
 func (d *desk) take() {
 	d.Helper()
-	claims, _, err := d.store.Claim(d.ctx, "r", a2a.NewRoom(100, nil))
+	claims, _, err := d.store.Claim(d.ctx, "r", engine.NewRoom(100, nil))
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -78,7 +79,7 @@ func works(t *testing.T, st *sqlstore.Store, owner string, rest func()) {
 		t.Fatal(err)
 	}
 	rest()
-	claims, _, err := st.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
+	claims, _, err := st.Claim(t.Context(), "r", engine.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}

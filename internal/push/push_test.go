@@ -24,6 +24,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -141,7 +142,7 @@ func (w *world) run(id string, hosts ...string) a2a.Claim {
 	if _, _, err := w.store.Create(w.t.Context(), n); err != nil {
 		w.t.Fatal(err)
 	}
-	claims, _, err := w.store.Claim(w.t.Context(), "r", a2a.NewRoom(10, nil))
+	claims, _, err := w.store.Claim(w.t.Context(), "r", engine.NewRoom(10, nil))
 	if err != nil || len(claims) != 1 {
 		w.t.Fatal(len(claims), err)
 	}

@@ -26,7 +26,7 @@ type Store interface {
 	a2a.Approvals
 	a2a.Conversations
 	a2a.Pushes
-	a2a.Backlogs
+	engine.Backlogs
 	engine.Leases
 	catalog.Store
 	board.Store

@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
@@ -286,7 +287,7 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 					t.Fatalf("turn %d: paused %v, %v", i, paused(f), err)
 				}
 			}
-			claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
+			claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(1, nil))
 			if err != nil || len(claims) != 1 {
 				t.Fatal(claims, err)
 			}

@@ -3,6 +3,8 @@ package a2a
 import (
 	"context"
 	"errors"
+	"regexp"
+	"slices"
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -227,4 +229,124 @@ type Park struct {
 	Done  bool
 	Until time.Time
 	Halts int64
+}
+
+// Overview is the part of a store that lists all tasks of an owner, for monitoring.
+// Implementations must be safe for concurrent use.
+type Overview interface {
+	// Runs returns the status of the owner's visible root tasks, latest change of status first.
+	// It includes only tasks that have not ended, unless f says otherwise.
+	Runs(ctx context.Context, owner string, f RunFilter) ([]RunMark, error)
+	// Collaborating returns the ids of the owner's visible root tasks with a brief, newest first:
+	// ids begin with the time of their creation, so the order is descending.
+	Collaborating(ctx context.Context, owner string, f RootFilter) ([]string, error)
+	// WatchAll returns a channel that receives a value when a root task of the owner may be new
+	// or have new events, or when a board of the owner's account has changed. A value is only a
+	// hint: values may be lost or arrive without a change, so callers also poll. The caller must
+	// call stop.
+	WatchAll(owner string) (wake <-chan struct{}, stop func())
+}
+
+// RunFilter selects root tasks. The zero value selects all that have not ended.
+type RunFilter struct {
+	// Agent selects the tasks that were sent to this agent. Empty selects all.
+	Agent string
+	// Ended also selects tasks that have ended: all of them, or those that ended at or after
+	// Since if it is set.
+	Ended bool
+	Since time.Time
+	// Limit is the maximum number of results. 0 means no limit.
+	Limit int
+}
+
+// RootFilter selects ids of root tasks. The zero value selects all.
+type RootFilter struct {
+	// Agent selects the tasks that were sent to this agent. Empty selects all.
+	Agent string
+	// Before selects the ids that sort before it. Empty selects all.
+	Before string
+	// Limit is the maximum number of ids. 0 means no limit.
+	Limit int
+}
+
+// RunMark is the status of a root task.
+type RunMark struct {
+	Root     string
+	Agent    string
+	Seq      int64 // sequence number of the last event
+	State    a2av1.TaskState
+	StatusAt time.Time
+}
+
+// Approvals is the part of a store that finds open questions that are addressed to
+// roles, in the tasks of all owners of an account. It is the only part of a store that returns
+// data of other owners than the caller. A question can be found from the commit of its Asked
+// event until the commit of the event that closes it. Implementations must be safe for concurrent
+// use.
+type Approvals interface {
+	// Questions returns the open questions that f selects, ordered by the id of the root task
+	// and, within a task, in the order in which they were asked. more reports whether there are
+	// further questions after the last one.
+	Questions(ctx context.Context, f QuestionFilter) (list []RoleQuestion, more bool, err error)
+	// Root returns the key of a root task in an account, whoever in the account owns it. The
+	// caller must check which questions of the task the user may answer. Root returns ErrNotFound
+	// if the account has no such task.
+	Root(ctx context.Context, account, id string) (Key, error)
+}
+
+// QuestionFilter selects open questions that are addressed to roles.
+type QuestionFilter struct {
+	// Account is the account whose tasks are searched. Required.
+	Account string
+	// Roles selects the questions addressed to at least one of these roles. EveryRole selects the
+	// questions to any role instead.
+	Roles     []string
+	EveryRole bool
+	// Except is an owner whose tasks are left out. Empty leaves out none.
+	Except string
+	// Root selects one root task, and Scope a scope in it and all below. An empty Root selects
+	// all tasks.
+	Root, Scope string
+	// Agent selects the root tasks that were sent to this agent. Empty selects all.
+	Agent string
+	// After and AfterSeq are the root id and the sequence number of the last question of the
+	// previous page. An empty After selects the first page.
+	After    string
+	AfterSeq int64
+	// Limit is the maximum number of questions. Required.
+	Limit int
+}
+
+// RoleQuestion is an open question that is addressed to roles.
+type RoleQuestion struct {
+	// Task is the root task in which the question was asked.
+	Task Key
+	// Agent is the id of the agent that the root task was sent to.
+	Agent string
+	// Asked is the event that asked the question. It is shared; do not modify it.
+	Asked *teamv1.Event
+}
+
+// role matches valid names of roles, here and in the configuration.
+var role = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// IsRole reports whether s is a valid name of a role: 1 to 63 of the characters a-z, 0-9, "_" and
+// "-", beginning with a letter or digit.
+func IsRole(s string) bool { return role.MatchString(s) }
+
+// MaxRoles is the maximum number of roles by which a question can be found. If a question names
+// more, the first MaxRoles are used.
+const MaxRoles = 16
+
+// FindableRoles returns the roles by which a question to the given roles can be found: without
+// duplicates, invalid names and those above MaxRoles. Invalid names can come from remote agents;
+// nobody has such a role.
+func FindableRoles(asked []string) []string {
+	var list []string
+	for _, r := range asked {
+		if len(list) < MaxRoles && IsRole(r) && !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return list
 }

@@ -15,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/taskstate"
@@ -158,7 +159,7 @@ func (d *database) beat(n *node) {
 }
 
 // claim claims what is due, and what replicas hold whose leases have expired.
-func (d *database) claim(ctx context.Context, n *node, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
+func (d *database) claim(ctx context.Context, n *node, room *engine.Room) ([]a2a.Claim, time.Time, error) {
 	if !time.Now().Before(d.expires[n.name]) {
 		d.beat(n)
 	}
@@ -379,7 +380,7 @@ func (v *view) Beat(ctx context.Context, _ string) error {
 	return err
 }
 
-func (v *view) Claim(ctx context.Context, _ string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
+func (v *view) Claim(ctx context.Context, _ string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
 	type claimed struct {
 		claims []a2a.Claim
 		next   time.Time

@@ -14,6 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
@@ -184,7 +185,7 @@ func newSingle(t *testing.T, agentID string) *single {
 // take claims the run for the next process.
 func (s *single) take(t *testing.T) a2a.Claim {
 	t.Helper()
-	claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil))
+	claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}

@@ -458,7 +458,7 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		if aerr != nil {
 			return aerr
 		}
-		if err := a2a.CheckDepth(ev); err != nil {
+		if err := checkDepth(ev); err != nil {
 			return err
 		}
 		if r := ev.GetReply(); r != nil && ev.GetScope() == "" {

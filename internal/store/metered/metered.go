@@ -7,6 +7,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -63,7 +64,7 @@ func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 }
 
 // Claim implements engine.Leases.
-func (s *Store) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
+func (s *Store) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
 	defer s.metrics.Time(ctx, "claim")()
 	return s.Store.Claim(ctx, replica, room)
 }

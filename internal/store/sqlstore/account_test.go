@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/testkit/storetest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -32,7 +32,7 @@ func TestC_07_WhatAnEndedRunHoldsIsReleased(t *testing.T) {
 			s := open(t, url(t), sqlstore.Config{Clock: clock.Now})
 			limits := account.Limits{PerDay: agent.Cost{Tokens: 100, Micros: agent.Unlimited}, InFlight: agent.NoLimit(), Zone: time.UTC}
 			create(t, s, "ended", "running")
-			claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(2, nil))
+			claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(2, nil))
 			if err != nil || len(claims) != 2 {
 				t.Fatal(claims, err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -68,7 +69,7 @@ func TestPostgres_A_16_AReplicaThatLostARunShowsWhatGoesOn(t *testing.T) {
 	}
 	var c a2a.Claim
 	until(t, "the lease runs out", func() bool {
-		claims, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil))
+		claims, _, err := b.Claim(t.Context(), "b", engine.NewRoom(10, nil))
 		if err == nil && len(claims) == 1 {
 			c = claims[0]
 		}

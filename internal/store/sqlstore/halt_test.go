@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -53,7 +54,7 @@ func TestPostgres_HaltsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	claims := func() int {
-		list, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil))
+		list, _, err := b.Claim(t.Context(), "b", engine.NewRoom(10, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -43,7 +44,7 @@ func TestSQLite_P1_AFileThatIsDeletedIsNotWritten(t *testing.T) {
 			if _, _, err := s.Create(t.Context(), task("two")); !errors.Is(err, a2a.ErrStorage) {
 				t.Errorf("a task was acknowledged: %v", err)
 			}
-			if claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil)); !errors.Is(err, a2a.ErrStorage) {
+			if claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(10, nil)); !errors.Is(err, a2a.ErrStorage) {
 				t.Errorf("%d runs were claimed: %v", len(claims), err)
 			}
 			if _, _, err := s.Task(t.Context(), key("one")); err != nil {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -21,7 +22,7 @@ func TestS_49_AParkedRun(t *testing.T) {
 			if err := s.Suspend(t.Context(), c, "because"); err != nil {
 				t.Fatal(err)
 			}
-			if claims, next, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil)); err != nil || len(claims) > 0 {
+			if claims, next, err := s.Claim(t.Context(), "r", engine.NewRoom(10, nil)); err != nil || len(claims) > 0 {
 				t.Fatalf("Claim = %v, %v, %v", claims, next, err)
 			}
 			task, _, err := s.Task(t.Context(), key("one"))

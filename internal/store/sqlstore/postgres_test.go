@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -41,7 +42,7 @@ func TestPostgres_A_16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
 	record(t, old, note("by a"))
 	var c a2a.Claim
 	until(t, "the lease runs out", func() bool {
-		claims, next, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil))
+		claims, next, err := b.Claim(t.Context(), "b", engine.NewRoom(10, nil))
 		if err != nil || next.IsZero() || next.After(b.Now().Add(2*time.Second)) {
 			t.Fatalf("Claim = %v, %v", next, err)
 		}
@@ -74,7 +75,7 @@ func TestPostgres_A_16_AReplicaThatBeatsKeepsItsRuns(t *testing.T) {
 		if err := a.Beat(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		if claims, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil)); err != nil || len(claims) > 0 {
+		if claims, _, err := b.Claim(t.Context(), "b", engine.NewRoom(10, nil)); err != nil || len(claims) > 0 {
 			t.Fatalf("Claim = %v, %v", claims, err)
 		}
 		<-time.After(200 * time.Millisecond) // twice the lease in all
@@ -137,7 +138,7 @@ func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	claims, _, err := s.Claim(t.Context(), "a", a2a.NewRoom(10, nil))
+	claims, _, err := s.Claim(t.Context(), "a", engine.NewRoom(10, nil))
 	if err != nil || len(claims) != 2 {
 		t.Fatalf("Claim = %v, %v", claims, err)
 	}
@@ -205,7 +206,7 @@ func TestPostgres_P5_StartOrDelete(t *testing.T) {
 		wg.Wait()
 		switch {
 		case begun == nil && errors.Is(deleted, a2a.ErrBusy):
-			claims, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(10, nil))
+			claims, _, err := b.Claim(t.Context(), "b", engine.NewRoom(10, nil))
 			if err != nil || len(claims) != 1 {
 				t.Fatal(claims, err)
 			}

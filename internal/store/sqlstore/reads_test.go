@@ -7,6 +7,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -49,7 +50,7 @@ func TestSQLite_A_07_AReadThatIsBrokenOffLeavesNothingBehind(t *testing.T) {
 				t.Errorf("task %d is not seen after its creation: %v", i, err)
 			}
 		}
-		if claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil)); err != nil || len(claims) != 1 {
+		if claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(10, nil)); err != nil || len(claims) != 1 {
 			t.Errorf("task %d: %d claims, %v", i, len(claims), err)
 		}
 		if t.Failed() {

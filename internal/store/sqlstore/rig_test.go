@@ -7,6 +7,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -34,7 +35,7 @@ func create(t testing.TB, s *sqlstore.Store, ids ...string) {
 // claim takes the one run that is due.
 func claim(t testing.TB, s *sqlstore.Store, replica string) a2a.Claim {
 	t.Helper()
-	claims, _, err := s.Claim(context.Background(), replica, a2a.NewRoom(10, nil))
+	claims, _, err := s.Claim(context.Background(), replica, engine.NewRoom(10, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("Claim = %d of them, %v, want one", len(claims), err)
 	}

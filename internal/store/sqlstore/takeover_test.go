@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestPostgres_T_44_ATakeoverIsLoggedOnceForEachReplica: with the replica that was lost, the runs that were
@@ -21,7 +21,7 @@ func TestPostgres_T_44_ATakeoverIsLoggedOnceForEachReplica(t *testing.T) {
 	claimAll := func(replica string, ids ...string) {
 		t.Helper()
 		create(t, a, ids...)
-		if claims, _, err := a.Claim(t.Context(), replica, a2a.NewRoom(10, nil)); err != nil || len(claims) != len(ids) {
+		if claims, _, err := a.Claim(t.Context(), replica, engine.NewRoom(10, nil)); err != nil || len(claims) != len(ids) {
 			t.Fatalf("Claim = %d, %v", len(claims), err)
 		}
 	}
@@ -29,7 +29,7 @@ func TestPostgres_T_44_ATakeoverIsLoggedOnceForEachReplica(t *testing.T) {
 	claimAll("lost", id(4), id(5))
 	taken := 0
 	until(t, "the leases run out", func() bool {
-		claims, _, err := b.Claim(t.Context(), "b", a2a.NewRoom(2, nil))
+		claims, _, err := b.Claim(t.Context(), "b", engine.NewRoom(2, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -185,7 +186,7 @@ func (s *Store) Beat(ctx context.Context, replica string) error {
 
 // Claim implements engine.Leases. The replica does not learn of runs that are claimed by a call
 // which is reported as failed.
-func (s *Store) Claim(ctx context.Context, replica string, room *a2a.Room) ([]a2a.Claim, time.Time, error) {
+func (s *Store) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
 	after, err := s.meet(ctx, Claim)
 	if err != nil {
 		return nil, time.Time{}, err

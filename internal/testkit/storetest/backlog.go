@@ -7,13 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 func backlogs(t *testing.T, open Open) {
 	t.Run("T-44 what waits is counted, of all owners, with the oldest", func(t *testing.T) {
 		r := newRig(t, open)
-		want := a2a.Backlog{Open: map[a2av1.TaskState]a2a.Waiting{}, Due: map[string]a2a.Waiting{}, Claimed: map[string]int64{}}
+		want := engine.Backlog{Open: map[a2av1.TaskState]engine.Waiting{}, Due: map[string]engine.Waiting{}, Claimed: map[string]int64{}}
 		check := func(when string) {
 			t.Helper()
 			got, err := r.Backlog(r.ctx())
@@ -42,8 +43,8 @@ func backlogs(t *testing.T, open Open) {
 		r.create(task("one"))
 		r.clock.Move(time.Second)
 		r.create(foreign)
-		want.Due = map[string]a2a.Waiting{me: {Count: 1, Oldest: first}, foreign.Owner: {Count: 1, Oldest: first.Add(time.Second)}}
-		want.Open[a2av1.TaskState_TASK_STATE_SUBMITTED] = a2a.Waiting{Count: 2, Oldest: first}
+		want.Due = map[string]engine.Waiting{me: {Count: 1, Oldest: first}, foreign.Owner: {Count: 1, Oldest: first.Add(time.Second)}}
+		want.Open[a2av1.TaskState_TASK_STATE_SUBMITTED] = engine.Waiting{Count: 2, Oldest: first}
 		check("with two tasks that are due")
 
 		r.clock.Move(time.Second)
@@ -51,27 +52,27 @@ func backlogs(t *testing.T, open Open) {
 		for _, c := range r.claims() {
 			claims[c.Root] = c
 		}
-		want.Due, want.Claimed = map[string]a2a.Waiting{}, map[string]int64{me: 1, foreign.Owner: 1}
+		want.Due, want.Claimed = map[string]engine.Waiting{}, map[string]int64{me: 1, foreign.Owner: 1}
 		check("with two claims")
 
 		asking := since()
 		r.append(claims["one"], started(""), asked("q", time.Time{}), waiting("q"))
 		r.park(claims["one"], a2a.Park{})
 		delete(want.Claimed, me)
-		want.Open = map[a2av1.TaskState]a2a.Waiting{
+		want.Open = map[a2av1.TaskState]engine.Waiting{
 			a2av1.TaskState_TASK_STATE_SUBMITTED: {Count: 1, Oldest: first.Add(time.Second)}, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED: {Count: 1, Oldest: asking},
 		}
 		check("with a question")
 
 		r.clock.Move(time.Second)
-		want.Push = a2a.Waiting{Count: 1, Oldest: since()}
+		want.Push = engine.Waiting{Count: 1, Oldest: since()}
 		r.putPush("one", "hook", 0)
 		r.clock.Move(time.Second)
 		check("with a notification that is due")
 		c := r.claimPush("hook")
-		want.Push = a2a.Waiting{}
+		want.Push = engine.Waiting{}
 		check("with a notification that is sent")
-		want.Push = a2a.Waiting{Count: 1, Oldest: since()}
+		want.Push = engine.Waiting{Count: 1, Oldest: since()}
 		failed := a2a.PushState{Tries: 1, Since: since()}
 		r.settle(c, a2a.PushStep{PushState: failed, Then: a2a.PushDue, At: since().Add(time.Minute)})
 		r.clock.Move(time.Second)
@@ -80,7 +81,7 @@ func backlogs(t *testing.T, open Open) {
 		c = r.claimPush("hook")
 		check("with a notification that is sent again")
 		r.idle(c, 100)
-		want.Push = a2a.Waiting{}
+		want.Push = engine.Waiting{}
 		check("with a notification that was delivered")
 
 		r.append(claims["foreign"], started(""), succeeded())

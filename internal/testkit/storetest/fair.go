@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -26,7 +27,7 @@ func of(owner, id string) a2a.New {
 }
 
 // claimIn claims runs, and counts them by account.
-func (r *rig) claimIn(room *a2a.Room) (claims []a2a.Claim, by map[string]int) {
+func (r *rig) claimIn(room *engine.Room) (claims []a2a.Claim, by map[string]int) {
 	r.Helper()
 	claims, _, err := r.Claim(r.ctx(), "r1", room)
 	if err != nil {
@@ -62,13 +63,13 @@ func fairLeases(t *testing.T, open Open) {
 	t.Run("P11 a slot is left for the account that comes next", func(t *testing.T) {
 		r := newRig(t, open)
 		r.flood("acme/ann", 40)
-		room := a2a.NewRoom(32, nil)
+		room := engine.NewRoom(32, nil)
 		claims, by := r.claimIn(room)
 		wantBy(t, by, map[string]int{"acme": 29})
 		if !room.Waiting {
 			t.Error("nothing waits")
 		}
-		room = a2a.NewRoom(32, nil)
+		room = engine.NewRoom(32, nil)
 		for _, c := range claims {
 			room.Take(a2a.AccountOf(c.Owner))
 		}
@@ -84,7 +85,7 @@ func fairLeases(t *testing.T, open Open) {
 		r.flood("acme/ann", 10)
 		r.flood("other/bob", 2)
 		r.flood("third/cy", 10)
-		room := a2a.NewRoom(1, nil)
+		room := engine.NewRoom(1, nil)
 		var order []string
 		for range 9 {
 			claims, _ := r.claimIn(room.Clone())
@@ -109,14 +110,14 @@ func fairLeases(t *testing.T, open Open) {
 	t.Run("P11 a weight gives turns, and no further slots", func(t *testing.T) {
 		r := newRig(t, open)
 		r.flood("acme/ann", 40)
-		_, by := r.claimIn(a2a.NewRoom(32, shares{weights: map[string]int{"acme": 1000}}))
+		_, by := r.claimIn(engine.NewRoom(32, shares{weights: map[string]int{"acme": 1000}}))
 		wantBy(t, by, map[string]int{"acme": 29})
 	})
 	t.Run("P11 weights", func(t *testing.T) {
 		r := newRig(t, open)
 		r.flood("acme/ann", 30)
 		r.flood("other/bob", 30)
-		_, by := r.claimIn(a2a.NewRoom(8, shares{weights: map[string]int{"other": 3}}))
+		_, by := r.claimIn(engine.NewRoom(8, shares{weights: map[string]int{"other": 3}}))
 		wantBy(t, by, map[string]int{"acme": 2, "other": 6})
 	})
 }
@@ -128,7 +129,7 @@ func limitedLeases(t *testing.T, open Open) {
 		s := shares{running: map[string]int{"acme": 3}}
 		r.flood("acme/ann", 5)
 		r.flood("other/bob", 5)
-		room := a2a.NewRoom(8, s)
+		room := engine.NewRoom(8, s)
 		claims, by := r.claimIn(room.Clone())
 		wantBy(t, by, map[string]int{"acme": 3, "other": 5})
 		for _, c := range claims {
@@ -159,7 +160,7 @@ func limitedLeases(t *testing.T, open Open) {
 		r.create(of("acme/zoe", "zoe-2"))
 		r.create(of("other/bob", "bob-1"))
 		r.clock.Move(time.Second)
-		room := a2a.NewRoom(64, s)
+		room := engine.NewRoom(64, s)
 		claims, by := r.claimIn(room.Clone())
 		wantBy(t, by, map[string]int{"acme": 4, "other": 1})
 		for _, c := range claims {
@@ -204,7 +205,7 @@ func limitedLeases(t *testing.T, open Open) {
 			r.clock.Move(time.Second)
 		}
 		r.flood("other/bob", 20)
-		claims, by := r.claimIn(a2a.NewRoom(8, nil))
+		claims, by := r.claimIn(engine.NewRoom(8, nil))
 		wantBy(t, by, map[string]int{"acme": 4, "other": 4})
 		got := slices.DeleteFunc(roots(claims), func(id string) bool { return id[0] != 't' })
 		if slices.Sort(got); !slices.Equal(got, []string{"t00", "t01", "t02", "t03"}) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -109,11 +110,11 @@ func leases(t *testing.T, open Open) {
 	t.Run("A-16 a run has one owner", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(task("one"), task("two"), task("three"))
-		first, _, err := r.Claim(r.ctx(), "r1", a2a.NewRoom(2, nil))
+		first, _, err := r.Claim(r.ctx(), "r1", engine.NewRoom(2, nil))
 		if err != nil || len(first) != 2 {
 			t.Fatalf("Claim = %v, %v, want 2", roots(first), err)
 		}
-		second, _, err := r.Claim(r.ctx(), "r2", a2a.NewRoom(2, nil))
+		second, _, err := r.Claim(r.ctx(), "r2", engine.NewRoom(2, nil))
 		if err != nil || len(second) != 1 || second[0].Owner != me {
 			t.Fatalf("Claim = %v, %v, want 1", roots(second), err)
 		}
@@ -130,7 +131,7 @@ func leases(t *testing.T, open Open) {
 			r.clock.Move(time.Second)
 		}
 		for _, id := range []string{"z", "y", "x"} {
-			if claims, _, err := r.Claim(r.ctx(), "r1", a2a.NewRoom(1, nil)); err != nil || len(claims) != 1 || claims[0].Root != id {
+			if claims, _, err := r.Claim(r.ctx(), "r1", engine.NewRoom(1, nil)); err != nil || len(claims) != 1 || claims[0].Root != id {
 				t.Fatalf("Claim = %v, %v, want %s", roots(claims), err, id)
 			}
 		}
@@ -140,7 +141,7 @@ func leases(t *testing.T, open Open) {
 		r := newRig(t, open)
 		until := r.clock.Now().Add(time.Hour)
 		r.park(r.run("one"), a2a.Park{Until: until})
-		claims, next, err := r.Claim(r.ctx(), "r1", a2a.NewRoom(10, nil))
+		claims, next, err := r.Claim(r.ctx(), "r1", engine.NewRoom(10, nil))
 		if err != nil || len(claims) > 0 || next.IsZero() || next.After(until) {
 			t.Fatalf("Claim = %v, %v, %v, want to ask again by %v", roots(claims), next, err, until)
 		}

@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -121,7 +122,7 @@ func (r *rig) claims() []a2a.Claim {
 	if err != nil {
 		r.Fatalf("acknowledge the halts: %v", err)
 	}
-	claims, _, err := r.Claim(r.ctx(), "r1", a2a.NewRoom(1000, nil))
+	claims, _, err := r.Claim(r.ctx(), "r1", engine.NewRoom(1000, nil))
 	if err != nil {
 		r.Fatalf("Claim: %v", err)
 	}

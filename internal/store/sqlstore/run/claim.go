@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
@@ -22,7 +23,7 @@ type claim struct {
 	s       *Runs
 	q       db.Querier
 	replica string
-	room    *a2a.Room        // what is left
+	room    *engine.Room     // what is left
 	owners  map[string][]any // of the due runs, if these are not few
 	left    map[string]int   // how many more runs may be claimed of owners for which that is limited
 	taken   []*journal

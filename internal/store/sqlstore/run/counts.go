@@ -7,11 +7,12 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Counts counts what waits and what is held. It implements account.Counts and a2a.Backlogs.
+// Counts counts what waits and what is held. It implements account.Counts and engine.Backlogs.
 type Counts struct{ DB *db.DB }
 
 // Statements of counts.
@@ -22,18 +23,18 @@ JOIN (SELECT id FROM run WHERE ended IS NULL LIMIT $1) AS open ON open.id = task
 	bytesOfOwners = `SELECT owner, CAST(sum(bytes) AS BIGINT) FROM run GROUP BY owner`
 )
 
-// Backlog counts what waits. Each query reads at most a2a.MaxBacklog entries of an index for rows that wait;
+// Backlog counts what waits. Each query reads at most engine.MaxBacklog entries of an index for rows that wait;
 // tasks that have ended cost nothing.
-func (s *Counts) Backlog(ctx context.Context) (a2a.Backlog, error) {
-	b := a2a.Backlog{Open: map[a2av1.TaskState]a2a.Waiting{}, Due: map[string]a2a.Waiting{}, Claimed: map[string]int64{}}
+func (s *Counts) Backlog(ctx context.Context) (engine.Backlog, error) {
+	b := engine.Backlog{Open: map[a2av1.TaskState]engine.Waiting{}, Due: map[string]engine.Waiting{}, Claimed: map[string]int64{}}
 	r := s.DB.Reader()
 	err := db.Each(ctx, r, func() { clear(b.Open) }, func(rows *sql.Rows) error {
 		var state int32
 		var n, at int64
 		err := rows.Scan(&state, &n, &at)
-		b.Open[a2av1.TaskState(state)] = a2a.Waiting{Count: n, Oldest: time.Unix(0, at)}
+		b.Open[a2av1.TaskState(state)] = engine.Waiting{Count: n, Oldest: time.Unix(0, at)}
 		return err
-	}, openBacklog, int64(a2a.MaxBacklog))
+	}, openBacklog, int64(engine.MaxBacklog))
 	if err != nil {
 		return b, err
 	}
@@ -41,13 +42,13 @@ func (s *Counts) Backlog(ctx context.Context) (a2a.Backlog, error) {
 		var owner string
 		var n, since int64
 		err := rows.Scan(&owner, &n, &since)
-		b.Due[owner] = a2a.Waiting{Count: n, Oldest: time.UnixMilli(since)}
+		b.Due[owner] = engine.Waiting{Count: n, Oldest: time.UnixMilli(since)}
 		return err
-	}, dueBacklog, s.DB.Millis(), int64(a2a.MaxBacklog))
+	}, dueBacklog, s.DB.Millis(), int64(engine.MaxBacklog))
 	if err != nil {
 		return b, err
 	}
-	if b.Push, err = s.waiting(ctx, pushBacklog, s.DB.Millis(), int64(a2a.MaxBacklog)); err != nil {
+	if b.Push, err = s.waiting(ctx, pushBacklog, s.DB.Millis(), int64(engine.MaxBacklog)); err != nil {
 		return b, err
 	}
 	return b, db.Each(ctx, r, func() { clear(b.Claimed) }, func(rows *sql.Rows) error {
@@ -67,8 +68,8 @@ const pushBacklog = `SELECT CASE WHEN tries > 0 THEN since ELSE due END AS since
 WHERE due IS NOT NULL AND (due <= $1 OR tries > 0) ORDER BY due LIMIT $2`
 
 // waiting counts what a query selects as since.
-func (s *Counts) waiting(ctx context.Context, query string, args ...any) (a2a.Waiting, error) {
-	var w a2a.Waiting
+func (s *Counts) waiting(ctx context.Context, query string, args ...any) (engine.Waiting, error) {
+	var w engine.Waiting
 	var oldest sql.NullInt64
 	err := s.DB.Reader().Scan(ctx, []any{&w.Count, &oldest}, `SELECT count(*), min(since) FROM (`+query+`) AS d`, args...)
 	if oldest.Valid {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 	"github.com/agentteams/team-server/internal/testkit/dbtest"
@@ -26,7 +27,7 @@ func created(t *testing.T, s *rig, id string) {
 
 func claimedOne(t *testing.T, s *rig) a2a.Claim {
 	t.Helper()
-	claims, _, err := s.Claim(context.Background(), "r", a2a.NewRoom(10, nil))
+	claims, _, err := s.Claim(context.Background(), "r", engine.NewRoom(10, nil))
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("Claim = %v, %v, want one", claims, err)
 	}
@@ -53,10 +54,10 @@ func TestA_16_AClaimWhoseAnswerWasLostIsMadeAgain(t *testing.T) {
 	if err := s.Beat(t.Context(), "r"); err != nil {
 		t.Fatal(err)
 	}
-	engine := s.db.Engine
-	s.db.Engine = twice{engine}
-	claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil))
-	s.db.Engine = engine
+	once := s.db.Engine
+	s.db.Engine = twice{once}
+	claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(10, nil))
+	s.db.Engine = once
 	if err != nil || len(claims) > 0 {
 		t.Fatalf("Claim = %v, %v", claims, err)
 	}
@@ -111,7 +112,7 @@ func TestPostgres_A_16_ALockedRunIsNotAskedForWithoutPause(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM run WHERE id = 'one' FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
-	claims, next, err := s.Claim(t.Context(), "r", a2a.NewRoom(10, nil))
+	claims, next, err := s.Claim(t.Context(), "r", engine.NewRoom(10, nil))
 	if err != nil || len(claims) > 0 {
 		t.Fatalf("Claim = %v, %v", claims, err)
 	}

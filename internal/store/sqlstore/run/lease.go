@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/ring"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
@@ -120,7 +121,7 @@ func (s *Runs) reclaim(ctx context.Context, replica string) error {
 
 // Claim claims runs that are due or belong to replicas whose lease has expired, as many as room has free
 // slots for. With several replicas, next is at most db.PollEvery away.
-func (s *Runs) Claim(ctx context.Context, replica string, room *a2a.Room) (claims []a2a.Claim, next time.Time, err error) {
+func (s *Runs) Claim(ctx context.Context, replica string, room *engine.Room) (claims []a2a.Claim, next time.Time, err error) {
 	if err := s.db.Refuses(); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -167,7 +168,7 @@ type outlook struct {
 }
 
 // outlook reads what is due. The replica's own runs are not abandoned, because it drives them.
-func (s *Runs) outlook(ctx context.Context, replica string, room *a2a.Room) (*outlook, error) {
+func (s *Runs) outlook(ctx context.Context, replica string, room *engine.Room) (*outlook, error) {
 	o := &outlook{now: s.db.Millis(), few: room.Any()}
 	text := `SELECT (SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $1 LIMIT $2) AS few), (SELECT min(due) FROM run WHERE due > $1)`
 	args, dest := []any{o.now, int64(o.few) + 1}, []any{&o.due, &o.next}
@@ -179,7 +180,7 @@ func (s *Runs) outlook(ctx context.Context, replica string, room *a2a.Room) (*ou
 }
 
 // claimDue claims runs and returns their claims.
-func (s *Runs) claimDue(ctx context.Context, replica string, room *a2a.Room, o *outlook) (claims []a2a.Claim, err error) {
+func (s *Runs) claimDue(ctx context.Context, replica string, room *engine.Room, o *outlook) (claims []a2a.Claim, err error) {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
 	s.expect(map[string]bool{})

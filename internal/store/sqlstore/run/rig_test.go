@@ -8,6 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/push"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
@@ -69,7 +70,7 @@ func TestPostgres_R_003_30_ALookWakesTheOwner(t *testing.T) {
 	if _, _, err := s.Create(t.Context(), a2a.New{Owner: "acme/bob", Accepted: accepted}); err != nil {
 		t.Fatal(err)
 	}
-	if claims, _, err := s.Claim(t.Context(), "r", a2a.NewRoom(1, nil)); err != nil || len(claims) != 1 { // it is looked at
+	if claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(1, nil)); err != nil || len(claims) != 1 { // it is looked at
 		t.Fatal(claims, err)
 	}
 	ann, stop := s.db.WatchAll("acme/ann")

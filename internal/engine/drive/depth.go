@@ -1,4 +1,4 @@
-package a2a
+package drive
 
 import (
 	"google.golang.org/protobuf/types/known/structpb"
@@ -6,12 +6,13 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/nesting"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// CheckDepth returns an error if an event of an agent has data nested deeper than
+// checkDepth returns an error if an event of an agent has data nested deeper than
 // nesting.MaxLevels, which clients could not decode. It returns nil for all other events.
-func CheckDepth(ev *teamv1.Event) error {
+func checkDepth(ev *teamv1.Event) error {
 	var parts []*a2av1.Part
 	var metadata *structpb.Struct
 	switch k := ev.GetKind().(type) {
@@ -40,5 +41,5 @@ func CheckDepth(ev *teamv1.Event) error {
 	if !deep {
 		return nil
 	}
-	return agent.Errorf(agent.CodeInternal, ReasonInvalidAgentResponse, "the response of agent %q %s", clip(ev.GetAgent()), nesting.Text)
+	return agent.Errorf(agent.CodeInternal, a2a.ReasonInvalidAgentResponse, "the response of agent %q %s", agent.Excerpt(ev.GetAgent(), 128), nesting.Text)
 }

@@ -1,6 +1,8 @@
 package a2a
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,4 +52,56 @@ func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) err
 	e := Invalid(faults...)
 	e.Reason, e.Code = ReasonContentTypeNotSupported, agent.CodeInvalidArgument
 	return e
+}
+
+// maxReference is the maximum number of bytes of the request, and of the result, of a referenced
+// task that an agent is shown.
+const maxReference = 8 << 10
+
+// referenced returns the requests and results of the tasks that a message refers to, in the order
+// of the references. A task of the message's own conversation is left out if the agent remembers
+// conversations. It returns TASK_NOT_FOUND if a task does not exist or belongs to another owner.
+func referenced(ctx context.Context, store Store, owner string, m *a2av1.Message, remembers bool) ([]*a2av1.Message, error) {
+	var shown []*a2av1.Message
+	for i, id := range m.GetReferenceTaskIds() {
+		t, _, err := store.Task(ctx, Key{owner, id})
+		switch {
+		case errors.Is(err, ErrNotFound):
+			return nil, TaskNotFound(id)
+		case err != nil:
+			return nil, StoreError(id, err)
+		case slices.Contains(m.GetReferenceTaskIds()[:i], id):
+		case remembers && t.GetContextId() == m.GetContextId():
+		default:
+			shown = append(shown, about(t)...)
+		}
+	}
+	return shown, nil
+}
+
+// about returns a task as two messages: its request, and its result or, if it has none, the text
+// of its status.
+func about(t *a2av1.Task) []*a2av1.Message {
+	var asked, came string
+	for _, m := range t.GetHistory() {
+		if m.GetRole() == a2av1.Role_ROLE_USER {
+			asked = agent.Text(m)
+			break
+		}
+	}
+	for _, a := range t.GetArtifacts() {
+		if a.GetName() == "result" {
+			came = agent.Text(&a2av1.Message{Parts: a.GetParts()})
+		}
+	}
+	if came == "" {
+		came = agent.Text(t.GetStatus().GetMessage())
+	}
+	list := []*a2av1.Message{agent.UserMessage(t.GetId()+"-request", clipTo(asked, maxReference))}
+	if came != "" {
+		m := agent.NewMessage(clipTo(came, maxReference))
+		m.MessageId = t.GetId() + "-result"
+		list = append(list, m)
+	}
+	return list
 }

@@ -1,7 +1,8 @@
-package a2a
+package engine
 
 import (
 	"cmp"
+	"github.com/agentteams/team-server/pkg/a2a"
 	"maps"
 	"slices"
 )
@@ -121,7 +122,7 @@ func (r *Room) Divide(most map[string]int) map[string]int {
 
 // Take gives a slot to a run of an owner.
 func (r *Room) Take(owner string) {
-	account := AccountOf(owner)
+	account := a2a.AccountOf(owner)
 	r.free--
 	r.held[account]++
 	r.each[owner]++
@@ -132,7 +133,7 @@ func (r *Room) Take(owner string) {
 
 // Give frees a slot that an owner holds.
 func (r *Room) Give(owner string) {
-	account := AccountOf(owner)
+	account := a2a.AccountOf(owner)
 	r.free++
 	if r.held[account]--; r.held[account] <= 0 {
 		delete(r.held, account)
