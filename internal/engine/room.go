@@ -2,9 +2,10 @@ package engine
 
 import (
 	"cmp"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"maps"
 	"slices"
+
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Shares says how accounts share the slots of replicas. It is safe for concurrent use, and its methods

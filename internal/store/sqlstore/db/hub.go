@@ -75,12 +75,15 @@ func (h *hub) Watched(topic string) bool {
 	return len(h.watchers[topic]) > 0
 }
 
-// Ring wakes the watchers of the owners that a change may concern.
-func (h *hub) Ring(audience string) {
+// Ring wakes the watchers of topics in this process, and of the owners that their change may concern.
+func (h *hub) Ring(audience string, topics ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.owners > 0 {
 		h.poke(tag(audience))
+	}
+	for _, topic := range topics {
+		h.poke(topic)
 	}
 }
 
@@ -116,9 +119,6 @@ func (h *hub) Arrived(topics ...string) {
 
 // Announce wakes the watchers of a root or topic in all replicas, and those of the owners that its change may concern.
 func (d *DB) Announce(topic, audience string) {
-	d.Ring(audience)
-	d.hub.mu.Lock()
-	d.poke(topic)
-	d.hub.mu.Unlock()
+	d.Ring(audience, topic)
 	d.Tell(topic, audience)
 }
