@@ -27,7 +27,7 @@ type Source interface {
 	Watch(root string) (wake <-chan struct{}, stop func())
 }
 
-// Config configures Feeds. All fields are required.
+// Config configures Feeds. All fields but Memory are required.
 type Config struct {
 	Source Source
 	// Memory is the budget of what feeds keep; nil means no limit.

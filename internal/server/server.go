@@ -105,7 +105,7 @@ type Listeners struct {
 	HTTP net.Listener
 }
 
-// Server serves one Handler. Serve may be called once.
+// Server serves the services of its Config. Serve may be called once.
 type Server struct {
 	config      Config
 	log         *zap.Logger

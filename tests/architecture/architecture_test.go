@@ -331,6 +331,11 @@ const (
 // TestRoomsOfTheStore checks who imports whom in the SQL store.
 func TestRoomsOfTheStore(t *testing.T) {
 	const rooms = "internal/store/sqlstore"
+	for _, name := range packagesBelow(t, rooms) {
+		if _, listed := layersOfTheStore[name]; !listed {
+			t.Errorf("%s/%s is not in layersOfTheStore", rooms, name)
+		}
+	}
 	for name, may := range layersOfTheStore {
 		for _, f := range production(t, filepath.Join(rooms, name)) {
 			for _, imp := range f.Imports {
@@ -342,11 +347,28 @@ func TestRoomsOfTheStore(t *testing.T) {
 	}
 }
 
-// TestRoomsStaySmall checks that no package and no type of the SQL store and of the handler of tasks grows too large.
+// packagesBelow returns the packages in the folder of another one, by their names.
+func packagesBelow(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", dir, "*", "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s has no packages: %v", dir, err)
+	}
+	for _, file := range files {
+		names = append(names, filepath.Base(filepath.Dir(file)))
+	}
+	return slices.Compact(names)
+}
+
+// TestRoomsStaySmall checks that no package and no type of the server, its configuration, the SQL store and the handler of
+// tasks grows too large.
 func TestRoomsStaySmall(t *testing.T) {
 	rooms := []string{"pkg/a2a", "internal/feed"}
-	for name := range layersOfTheStore {
-		rooms = append(rooms, filepath.Join("internal/store/sqlstore", name))
+	for _, above := range []string{"internal/store/sqlstore", "internal/server", "internal/config"} {
+		rooms = append(rooms, above)
+		for _, name := range packagesBelow(t, above) {
+			rooms = append(rooms, filepath.Join(above, name))
+		}
 	}
 	for _, room := range rooms {
 		files := production(t, room)

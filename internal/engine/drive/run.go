@@ -1,7 +1,7 @@
 // Package drive drives a claimed run. It calls the run's agent with the recorded events, appends
 // the events that the agent yields, and records the inputs in the run's inbox, until the run ends
-// or waits for people. No other package appends to the journal of a claimed run. Package a2a leaves
-// the inputs in the store; a run calls it only through Tasks.
+// or waits for people. Besides it only the engine appends to the journal of a claimed run: the end of
+// one that cannot be driven. Package a2a leaves the inputs in the store; a run calls it only through Tasks.
 package drive
 
 import (

@@ -52,7 +52,7 @@ type call struct {
 // lasting has the methods with one response that wait for work to end.
 var lasting = map[string]bool{"SendMessage": true, "CancelTask": true, "Process": true, "Cancel": true, "StopCollaboration": true}
 
-// Unary runs a call with one response. If it waits for work to end, its timeout is maxTime instead of quickTime, and it is
+// Unary runs a call with one response. If it waits for work to end, its timeout is MaxTime instead of QuickTime, and it is
 // canceled when the server stops.
 func (s *Chain) Unary(ctx context.Context, method string, req proto.Message, do grpc.UnaryHandler) (resp any, err error) {
 	lasts, wait := lasting[method], QuickTime
@@ -84,7 +84,7 @@ func (s *Chain) Unary(ctx context.Context, method string, req proto.Message, do 
 }
 
 // Stream runs a streaming call of any binding: it calls open and sends the updates one after the other. It sends the
-// headers as soon as open has succeeded, because the first update may take long. If open fails, stream returns the error
+// headers as soon as open has succeeded, because the first update may take long. If open fails, Stream returns the error
 // without having sent anything.
 func Stream[Req proto.Message, U any](to grpc.ServerStream, s *Chain, method string, req Req,
 	open func(context.Context, Req) (iter.Seq2[U, error], error),
@@ -246,7 +246,7 @@ func (c *call) endSpan(st *status.Status) {
 	c.span.End(st.Code().String(), reason, isFailure(st.Code()))
 }
 
-// Intercept runs the checks of unary around the implementation of a method. It implements grpc.UnaryServerInterceptor.
+// Intercept runs the checks of Unary around the implementation of a method. It implements grpc.UnaryServerInterceptor.
 func (s *Chain) Intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	m, ok := req.(proto.Message)
 	if !ok {

@@ -1,6 +1,6 @@
 // Package call has what the calls of all bindings have in common: who calls, what a caller may do, how many calls and how
 // much memory one may have, how long a call may last, and how it is logged, measured and traced. A binding reads the headers
-// into an Inbound, passes it to Identify, Count and Hold before it reads the body, and then calls Intercept or Stream.
+// into an Inbound, passes it to Identify, and to Hold and Count in either order, before it reads the body, and then calls Intercept, Unary or Stream.
 package call
 
 import (

@@ -40,7 +40,7 @@ type Inbound struct {
 	Peer     net.Addr           // of the connection over gRPC
 	Base     string             // URL that the caller used, as reported by a trusted proxy; "" if unknown
 	Caller   *a2a.Caller
-	// Authorization and tls are what the caller has shown of itself.
+	// Authorization and TLS are what the caller has shown of itself.
 	Authorization []string
 	TLS           *tls.ConnectionState
 	Open          bool // the call needs no authentication; caller may be nil

@@ -1,5 +1,5 @@
 // Package service has the services of the server in a table: A2A, the Agent services, and those that manage and watch teams.
-// The bindings call their methods by name, those with one response and those with a stream of them.
+// gRPC registers them; the bindings over HTTP call their methods by name, those with one response and those with a stream of them.
 package service
 
 import (
@@ -149,7 +149,7 @@ func (l local) Invoke(ctx context.Context, name string, req, resp any, _ ...grpc
 	return Share(resp, out)
 }
 
-// NewStream implements grpc.ClientConnInterface. The routes of streams do not use it, see routes.
+// NewStream implements grpc.ClientConnInterface. The routes of streams do not use it, see httpapi/routes.go.
 func (local) NewStream(_ context.Context, _ *grpc.StreamDesc, name string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	return nil, NoMethod(name).Err()
 }

@@ -6,8 +6,8 @@
 // caller gets a reply. Every append is fenced by the epoch of its claim.
 //
 // The packages below it have one subject each, with the statements of its tables: run, task, push, account, board and
-// admin. They share the database in package db and the records of runs in package record. This package puts them
-// together, deletes what is old, and copies stores.
+// admin. They share the database in package db and the records of runs in package record. Package run writes the rows of tasks,
+// events and inputs as well; task reads them. This package puts them together, deletes what is old, and copies stores.
 package sqlstore
 
 import (

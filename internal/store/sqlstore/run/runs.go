@@ -1,5 +1,5 @@
-// Package run has the runs of root tasks: who claims them, the journals of claims, and what comes in for them. What
-// callers see of a run that this process drives is in package task.
+// Package run has the runs of root tasks: who claims them, the journals of claims, and what comes in for them. Of
+// the runs that this process drives it has, in live.go, what readers see; package task reads all others.
 package run
 
 import (
