@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -47,25 +46,10 @@ func (l *Local) Handler() *a2a.Handler { return l.handler }
 // close Config.Store.
 func (l *Local) Serve(ctx context.Context) error {
 	l.served.Store(true)
-	if err := l.prepare(ctx); err != nil {
-		return errors.Join(err, closeStore(l.own))
-	}
-	unobserve, err := l.measure.observe(l.store, l.accounts, l.budget)
-	if err != nil {
-		return errors.Join(err, closeStore(l.own))
-	}
-	runs, stop := context.WithCancel(ctx)
-	defer stop()
-	var guarding sync.WaitGroup
-	guarding.Go(func() { guard(runs, l.store, stop) })
-	guarding.Go(func() { l.notifier.serve(runs) })
-	guarding.Go(func() { l.accounts.Serve(runs) })
-	guarding.Go(func() { l.keeper.Run(runs) })
-	err = l.engine.Serve(runs, l.drive())
-	stop()
-	guarding.Wait()
-	unobserve()
-	return errors.Join(err, failure(l.store), closeStore(l.own))
+	return l.serve(ctx, l.own, func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	})
 }
 
 // Close closes the default store of a Local that is never served. Otherwise Serve does.

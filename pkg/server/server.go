@@ -309,6 +309,39 @@ func (k *core) prepare(ctx context.Context) error {
 	return nil
 }
 
+// serve runs front until ctx ends, the store fails or runs can no longer be driven. Meanwhile, and until front has
+// returned, it drives runs and does beside it what they and others need. Then it closes own, unless that is nil.
+func (k *core) serve(ctx context.Context, own Store, front func(context.Context) error, others ...func(context.Context)) error {
+	if err := k.prepare(ctx); err != nil {
+		return errors.Join(err, closeStore(own))
+	}
+	unobserve, err := k.measure.observe(k.store, k.accounts, k.budget)
+	if err != nil {
+		return errors.Join(err, closeStore(own))
+	}
+	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	serving, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var driving sync.WaitGroup
+	var driven error
+	driving.Go(func() {
+		defer cancel()
+		driven = k.engine.Serve(runs, k.drive())
+	})
+	driving.Go(func() { guard(serving, k.store, cancel) })
+	for _, run := range append(others, k.notifier.serve, k.accounts.Serve, k.keeper.Run) {
+		driving.Go(func() { run(runs) })
+	}
+	err = front(serving)
+	cancel()
+	stop()
+	driving.Wait()
+	k.auth.Flush()
+	unobserve()
+	return errors.Join(err, driven, failure(k.store), closeStore(own))
+}
+
 // build builds the whole server.
 func build(c Config, l Listeners) (*TeamServer, error) {
 	listening := public(l, c.Settings.GetTls().GetCert() != "")
@@ -357,40 +390,12 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 // write, Serve returns ErrStoreFailed.
 func (s *TeamServer) Serve(ctx context.Context) error {
 	s.served.Store(true)
-	runs, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	if err := s.prepare(ctx); err != nil {
-		return errors.Join(err, closeAll(s.listeners), closeStore(s.own))
-	}
-	serving, cancel := context.WithCancel(ctx)
-	defer cancel()
-	unobserve, err := s.measure.observe(s.store, s.accounts, s.budget)
-	if err != nil {
-		return errors.Join(err, closeAll(s.listeners), closeStore(s.own))
-	}
-	var driving sync.WaitGroup
-	var driven error
-	driving.Go(func() {
-		defer cancel()
-		driven = s.engine.Serve(runs, s.drive())
-	})
-	driving.Go(func() { guard(serving, s.store, cancel) })
-	driving.Go(func() { s.notifier.serve(runs) })
-	driving.Go(func() { s.accounts.Serve(runs) })
-	driving.Go(func() { s.keeper.Run(runs) })
-	driving.Go(func() { s.auth.Serve(runs) })
-	driving.Go(func() { s.refused.Serve(runs) })
-	driving.Go(func() { s.ender.run(runs) })
+	others := []func(context.Context){s.auth.Serve, s.refused.Serve, s.ender.run}
 	if s.certs != nil {
-		driving.Go(func() { s.certs.Run(runs) })
+		others = append(others, s.certs.Run)
 	}
-	err = s.server.Serve(serving, s.listeners)
-	cancel()
-	stop()
-	driving.Wait()
-	s.auth.Flush()
-	unobserve()
-	if err := errors.Join(err, driven, failure(s.store), closeStore(s.own)); err != nil {
+	err := s.serve(ctx, s.own, func(ctx context.Context) error { return s.server.Serve(ctx, s.listeners) }, others...)
+	if err := errors.Join(err, closeAll(s.listeners)); err != nil {
 		s.log.Info("stopped", zap.Error(err))
 		return err
 	}

@@ -61,6 +61,17 @@ func bindingOf(r *http.Request) string {
 	return call.REST
 }
 
+// private is the Cache-Control of an answer for one caller.
+const private = "private, no-store"
+
+// write sends an answer with status 200.
+func write(w http.ResponseWriter, media, cache string, b []byte) {
+	w.Header().Set("Content-Type", media)
+	w.Header().Set("Cache-Control", cache)
+	limitWrite(w)
+	_, _ = w.Write(b) // the caller may have disconnected
+}
+
 // limitWrite sets the deadline for writing the answer. front clears it for the next request
 // on the connection; streams set their own.
 func limitWrite(w http.ResponseWriter) {

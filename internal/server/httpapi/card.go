@@ -83,8 +83,7 @@ func (s *API) serveCard(w http.ResponseWriter, r *http.Request, params map[strin
 	}
 	if !public {
 		_ = setPrivate(r.Context(), w, nil) // always nil
-		w.Header().Set("Content-Type", wire.TypeJSON)
-		_, _ = w.Write(b) // the caller may have disconnected
+		write(w, wire.TypeJSON, private, b)
 		return
 	}
 	writeCached(w, r, s.cards.version(form+"/"+req.GetTenant()+" "+in.Base, b), b)
@@ -93,17 +92,16 @@ func (s *API) serveCard(w http.ResponseWriter, r *http.Request, params map[strin
 // writeCached writes a public answer that caches may keep for a minute, or status 304 if
 // the client has it already.
 func writeCached(w http.ResponseWriter, r *http.Request, v cardVersion, b []byte) {
+	const shared = "public, max-age=60"
 	h := w.Header()
-	h.Set("Cache-Control", "public, max-age=60")
 	h.Set("ETag", v.tag)
 	h.Set("Last-Modified", v.since.Format(http.TimeFormat))
 	if unchanged(r, v) {
+		h.Set("Cache-Control", shared)
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	h.Set("Content-Type", wire.TypeJSON)
-	limitWrite(w)
-	_, _ = w.Write(b) // the caller may have disconnected
+	write(w, wire.TypeJSON, shared, b)
 }
 
 const jwksPath = "/.well-known/jwks.json"

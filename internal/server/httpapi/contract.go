@@ -67,7 +67,6 @@ func contract[Req, Resp, Body any](s *API, read func(*structpb.Struct) (Req, err
 			return
 		}
 		_ = setPrivate(r.Context(), w, nil) // always nil
-		w.Header().Set("Content-Type", wire.TypeJSON)
-		_, _ = w.Write(b) // the caller may have disconnected
+		write(w, wire.TypeJSON, private, b)
 	}
 }

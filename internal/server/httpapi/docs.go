@@ -75,10 +75,6 @@ func (s *pages) serveDocs(w http.ResponseWriter, r *http.Request, params map[str
 // asset writes a file that is part of the program, is public, and may be cached for five
 // minutes.
 func (s *pages) asset(w http.ResponseWriter, media string, b []byte) {
-	h := w.Header()
-	h.Set("Content-Type", media)
-	h.Set("Cache-Control", "public, max-age=300")
-	h.Set("X-Content-Type-Options", "nosniff")
-	limitWrite(w)
-	_, _ = w.Write(b) // the caller may have disconnected
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	write(w, media, "public, max-age=300", b)
 }

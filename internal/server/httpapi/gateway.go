@@ -149,7 +149,7 @@ func checkParameter(ctx context.Context, field, value string) error {
 
 // setPrivate keeps the answer to an authenticated caller out of shared caches.
 func setPrivate(_ context.Context, w http.ResponseWriter, _ proto.Message) error {
-	w.Header().Set("Cache-Control", "private, no-store")
+	w.Header().Set("Cache-Control", private)
 	w.Header().Add("Vary", "Authorization, Accept")
 	limitWrite(w)
 	return nil

@@ -30,7 +30,7 @@ func (s *API) serveRPC(w http.ResponseWriter, r *http.Request, params map[string
 		return
 	}
 	if fault != nil {
-		writeRPC(w, s.rpcFailure(r, req, wire.Status(wire.Invalid("", fault.Message)), fault))
+		write(w, wire.TypeJSON, private, s.rpcFailure(r, req, wire.Status(wire.Invalid("", fault.Message)), fault))
 		return
 	}
 	switch {
@@ -135,7 +135,7 @@ func (s *API) callRPC(w http.ResponseWriter, r *http.Request, req wire.RPCReques
 		s.failRPC(w, r, req, wire.Status(err))
 		return
 	}
-	writeRPC(w, b)
+	write(w, wire.TypeJSON, private, b)
 }
 
 func (s *API) streamRPC(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {
@@ -184,11 +184,4 @@ func (s *API) rpcFailure(r *http.Request, req wire.RPCRequest, st *status.Status
 		s.log.Error("rendering an error", zap.Error(err))
 	}
 	return b
-}
-
-func writeRPC(w http.ResponseWriter, b []byte) {
-	w.Header().Set("Content-Type", wire.TypeJSON)
-	w.Header().Set("Cache-Control", "private, no-store")
-	limitWrite(w)
-	_, _ = w.Write(b) // the caller may have disconnected
 }

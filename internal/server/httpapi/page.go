@@ -102,10 +102,7 @@ func (s *pages) serveSignIn(w http.ResponseWriter, r *http.Request, _ map[string
 		s.config.Fail(w, r, wire.Status(err), http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", wire.TypeJSON)
-	w.Header().Set("Cache-Control", "no-store")
-	limitWrite(w)
-	_, _ = w.Write(b) // the caller may have disconnected
+	write(w, wire.TypeJSON, "no-store", b)
 }
 
 // servePage serves the page and its files. Their names do not change between versions of

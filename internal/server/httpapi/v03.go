@@ -123,7 +123,7 @@ func (s *API) serveRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRe
 		s.failRPCV03(w, r, req, wire.Status(err))
 		return
 	}
-	writeRPC(w, wire.RPCResult(req.ID, b))
+	write(w, wire.TypeJSON, private, wire.RPCResult(req.ID, b))
 }
 
 func (s *API) streamRPCV03(w http.ResponseWriter, r *http.Request, req wire.RPCRequest, params map[string]string) {

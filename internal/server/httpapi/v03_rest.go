@@ -99,14 +99,13 @@ func (s *API) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request, m
 			s.fail(w, r, wire.Status(err))
 			return
 		}
-		w.Header().Set("Cache-Control", "private, no-store")
-		limitWrite(w)
 		if b == nil {
+			w.Header().Set("Cache-Control", private)
+			limitWrite(w)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		w.Header().Set("Content-Type", wire.TypeJSON)
-		_, _ = w.Write(b) // the caller may have disconnected
+		write(w, wire.TypeJSON, private, b)
 	}
 }
 
