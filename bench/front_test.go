@@ -10,14 +10,13 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/server/service"
-
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/agentteams/team-server/bench/measure"
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/server/service"
 )
 
 // BenchmarkFront is goal 3: SendMessage over JSON-RPC and over REST, of an agent

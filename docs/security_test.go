@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/agentteams/team-server/internal/server/call"
-
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 

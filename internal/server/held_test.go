@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/service"
-
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -26,6 +24,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cardsign"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/tests/rig"
 )

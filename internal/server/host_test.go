@@ -8,12 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/server/service"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
 )

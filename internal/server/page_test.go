@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/server/service"
-
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/server/service"
 )
 
 // TestR_003_28_Page: the Team Monitor is served without a key, and names nothing that is

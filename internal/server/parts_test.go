@@ -6,10 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/server/reduce"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/server/service"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/server/service"
 )
 
 // named is a probe that remembers for which agent a call was.

@@ -15,12 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/internal/server/conn"
-	"github.com/agentteams/team-server/internal/server/grpcapi"
-	"github.com/agentteams/team-server/internal/server/httpapi"
-	"github.com/agentteams/team-server/internal/server/service"
-
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -28,6 +22,11 @@ import (
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/conn"
+	"github.com/agentteams/team-server/internal/server/grpcapi"
+	"github.com/agentteams/team-server/internal/server/httpapi"
+	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/pkg/agent"

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/agentteams/team-server/internal/server/reduce"
-
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -18,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/push"
+	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/service"
-
 	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
@@ -31,6 +29,7 @@ import (
 	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
 	"github.com/agentteams/team-server/internal/server"
+	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/tracing"

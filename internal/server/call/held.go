@@ -199,7 +199,7 @@ func (h *held) TakeUpdate() func() {
 	return taken(h, &h.update)
 }
 
-// sent releases the memory of the current update, unless takeUpdate was called for it.
+// sent releases the memory of the current update, unless TakeUpdate was called for it.
 func (h *held) sent() {
 	if release := h.TakeUpdate(); release != nil {
 		release()
@@ -226,7 +226,7 @@ func (h *held) Release() {
 	h.TakeAnswer().Release()
 }
 
-// sized reserves memory for an update of a stream that is a message of its own, as sendFunc and sendJSON encode it.
+// sized reserves memory for an update of a stream that is a message of its own.
 func (h *held) sized(ctx context.Context, u any) error {
 	if m, ok := u.(proto.Message); ok && h != nil {
 		return h.Updating(ctx, proto.Size(m))

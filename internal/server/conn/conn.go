@@ -26,7 +26,7 @@ type countedAddr struct {
 	conn *Conn
 }
 
-// RemoteAddr returns the address of the other end, from which connOf returns the connection.
+// RemoteAddr returns the address of the other end, from which Of returns the connection.
 func (c *Conn) RemoteAddr() net.Addr { return countedAddr{c.Conn.RemoteAddr(), c} }
 
 // Of returns the connection of an address, nil if it is not counted.

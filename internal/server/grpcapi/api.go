@@ -9,10 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/internal/server/conn"
-	"github.com/agentteams/team-server/internal/server/service"
-
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -28,6 +24,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/conn"
+	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/wire"
 )
 

@@ -4,12 +4,12 @@ import (
 	"context"
 	"testing"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/internal/server/call"
 )
 
 // endedStream is the stream of a call that its caller has canceled.

@@ -12,12 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )

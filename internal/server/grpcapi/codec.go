@@ -6,14 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/internal/server/conn"
-
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/conn"
 	"github.com/agentteams/team-server/internal/wire"
 )
 

@@ -5,14 +5,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 )
 

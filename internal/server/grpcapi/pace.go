@@ -6,14 +6,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/internal/server/conn"
-
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/conn"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )

@@ -3,10 +3,10 @@ package httpapi
 import (
 	"net/http"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/internal/server/call"
 )
 
 // answer is a ResponseWriter that counts what is sent.

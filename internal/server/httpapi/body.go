@@ -16,10 +16,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 )
 

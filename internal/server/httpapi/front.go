@@ -12,15 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/internal/server/conn"
-	"github.com/agentteams/team-server/internal/server/service"
-
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/conn"
+	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/wire"
 )
 

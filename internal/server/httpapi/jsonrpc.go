@@ -8,14 +8,13 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/internal/server/service"
-
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -111,7 +110,7 @@ func rpcAt(r *http.Request) (agent string, ok bool) {
 	return cmp.Or(m[1], m[2]), true
 }
 
-// urlRPC returns the URL of the request. If rpcAt finds an agent, it sets in.atAgent, and the path
+// urlRPC returns the URL of the request. If rpcAt finds an agent, it sets in.AtAgent, and the path
 // of the URL is that of the agent followed by /rpc.
 func urlRPC(r *http.Request, in *call.Inbound) *url.URL {
 	agent, ok := rpcAt(r)

@@ -69,11 +69,11 @@ func allowed(mux *runtime.ServeMux, w http.ResponseWriter, r *http.Request) stri
 	return strings.Join(methods, ", ")
 }
 
-// stopPath matches the paths of the methods of stopsWork: tasks of A2A 1.0 and 0.3, with and without a tenant,
+// stopPath matches the paths of the methods of call.StopsWork: tasks of A2A 1.0 and 0.3, with and without a tenant,
 // and those of the server's own services.
 var stopPath = regexp.MustCompile(`^(/[^/]+){0,2}/tasks/[^/]+:cancel$|^/team/v1/agents/[^/]+:cancel$|^/team/v1/collaborations/[^/]+:stop$|^/team/v1/halts(:resume)?$`)
 
-// stopsAt reports whether a request over REST ends work, as the methods of stopsWork do. The path of a
+// stopsAt reports whether a request over REST ends work, as the methods of call.StopsWork do. The path of a
 // request over JSON-RPC does not tell.
 func stopsAt(r *http.Request) bool {
 	return r.Method == http.MethodPost && stopPath.MatchString(r.URL.Path)

@@ -9,13 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/internal/server/reduce"
-
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )

@@ -3,10 +3,9 @@ package httpapi
 import (
 	"net/url"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server/call"
 )
 
 func (s *API) routes() []route {

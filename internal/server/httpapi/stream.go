@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"os"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/metadata"
@@ -19,6 +17,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 )
 

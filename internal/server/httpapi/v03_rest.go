@@ -9,13 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 )
 

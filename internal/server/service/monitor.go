@@ -4,11 +4,10 @@ import (
 	"context"
 	"iter"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"google.golang.org/grpc"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server/call"
 )
 
 // Monitor implements the monitor service, like *monitor.Monitor. The context carries the

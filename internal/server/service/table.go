@@ -7,8 +7,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -18,6 +16,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 )
 

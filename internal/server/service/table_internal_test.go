@@ -3,13 +3,12 @@ package service
 import (
 	"testing"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server/call"
 )
 
 // TestLocalCallsShareFields: a request and an answer reach the other side of the local connection as they are, with fields

@@ -4,13 +4,12 @@ import (
 	"context"
 	"iter"
 
-	"github.com/agentteams/team-server/internal/server/call"
-
 	"google.golang.org/grpc"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
