@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/settings"
+	"github.com/agentteams/team-server/internal/similar"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -179,46 +180,14 @@ func (d *directory) notFound(ctx context.Context, id string) error {
 	text := fmt.Sprintf("agent %q not found", clip(id))
 	if ids := d.usable(ctx); len(ids) > 0 {
 		hint := "known agents: " + nameAll(ids)
-		if near := nearest(id, ids); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
+		if len(ids) <= maxSuggest {
+			if near := similar.Nearest(id, ids, 2); near != "" {
+				hint = fmt.Sprintf("did you mean %q?", near)
+			}
 		}
 		text += "; " + hint
 	}
 	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "%s", text).With("agent", clip(id))
-}
-
-// nearest returns the id that differs least from an unknown one, or "" if none is similar.
-func nearest(id string, ids []string) string {
-	if id == "" || len(id) > 63 || len(ids) > maxSuggest {
-		return ""
-	}
-	best, distance := "", 3
-	for _, known := range ids {
-		if d := editDistance(id, known); d < distance && d < len(known) {
-			best, distance = known, d
-		}
-	}
-	return best
-}
-
-// editDistance returns the number of bytes to insert, delete or change.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
 
 // pins returns the program version and the revisions that a new run of an agent is tied to.

@@ -143,43 +143,21 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 	if req.GetRequest() == nil {
 		return nil, Invalid(Violation{Field: "request", Description: "is required"})
 	}
-	who, err := Authenticated(ctx)
-	if err != nil {
-		return nil, err
-	}
-	slot, err := h.streams.acquire(who.Owner())
-	if err != nil {
-		return nil, err
-	}
-	events, err := h.process(ctx, req, slot)
-	if err != nil {
-		slot.release()
-		return nil, err
-	}
-	stop := context.AfterFunc(ctx, slot.release)
-	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
-		if !stop() {
-			yield(nil, context.Cause(ctx))
-			return
+	return stream(ctx, h.streams, func(_ Caller, slot *streamSlot) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
+		s, err := h.inbox.acceptProcess(ctx, req.GetRequest(), false)
+		if err != nil {
+			return nil, err
 		}
-		defer slot.release()
-		events(yield)
-	}, nil
+		return h.tasks.process(ctx, s, req.GetAfter()), slot.acquireTask(s.key)
+	})
 }
 
-// process records a call of the Agent service and returns the events of its run.
-func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest, slot *streamSlot) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
-	s, err := h.inbox.acceptProcess(ctx, req.GetRequest(), false)
-	if err != nil {
-		return nil, err
-	}
-	if err := slot.acquireTask(s.key); err != nil {
-		return nil, err
-	}
+// process yields the events of the run that works on a message, after a sequence number.
+func (t tasks) process(ctx context.Context, s sent, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
 	root, scope := agent.SplitTask(s.key.ID)
 	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
-		tail := h.feeds.Tail(s.key.Owner, root, 0)
+		tail := t.feeds.Tail(s.key.Owner, root, 0)
 		defer tail.Close()
 		for ev, err := range tail.Events(ctx) {
 			if err != nil {
@@ -188,12 +166,12 @@ func (h *Handler) process(ctx context.Context, req *teamv1.ProcessStreamRequest,
 			}
 			over := p.take(ev)
 			public := p.fold.Public(ev.Event)
-			if public != nil && ev.GetSeq() > req.GetAfter() && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {
+			if public != nil && ev.GetSeq() > after && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {
 				return
 			}
-			if over && (p.fold.Terminal() || ev.GetSeq() > req.GetAfter()) {
+			if over && (p.fold.Terminal() || ev.GetSeq() > after) {
 				return
 			}
 		}
-	}, nil
+	}
 }

@@ -31,19 +31,17 @@ const (
 // of SendMessage. An error that occurs before the first update is the second result. The sequence
 // can be read only once, and reading must begin before ctx ends.
 func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[Update, error], error) {
-	who, err := Authenticated(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t, err := h.open(who.Owner())
-	if err != nil {
-		return nil, err
-	}
-	if err := t.send(ctx, req); err != nil {
-		t.leave()
-		return nil, err
-	}
-	return t.updates(ctx), nil
+	return stream(ctx, h.streams, func(_ Caller, slot *streamSlot) (iter.Seq2[Update, error], error) {
+		s, err := h.inbox.accept(ctx, req, false)
+		if err != nil {
+			return nil, err
+		}
+		r, err := h.join(ctx, slot, s.key, historyOf(req.GetConfiguration()), s.inbound)
+		if err != nil {
+			return nil, err
+		}
+		return updates(ctx, s.key.ID, r), afterSend(ctx, r, s.inbound)
+	})
 }
 
 // SubscribeToTask yields a task and then its updates, until the task ends or begins to wait for
@@ -60,50 +58,59 @@ func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTas
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
+	return stream(ctx, h.streams, func(who Caller, slot *streamSlot) (iter.Seq2[Update, error], error) {
+		k := Key{who.Owner(), req.GetId()}
+		r, err := h.join(ctx, slot, k, nil, 0)
+		if err != nil {
+			return nil, err
+		}
+		return updates(ctx, k.ID, r), subscribe(ctx, r, k, req.GetTenant(), after)
+	})
+}
+
+// stream counts a stream of the caller of ctx until the stream ends, or until ctx does before it was read. It returns
+// what begin returns, which counts the stream also for its task.
+func stream[T any](ctx context.Context, l *streamLimiter, begin func(Caller, *streamSlot) (iter.Seq2[T, error], error)) (iter.Seq2[T, error], error) {
 	who, err := Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t, err := h.open(who.Owner())
+	slot, err := l.acquire(who.Owner())
 	if err != nil {
 		return nil, err
 	}
-	if err := t.subscribe(ctx, Key{who.Owner(), req.GetId()}, req.GetTenant(), after); err != nil {
-		t.leave()
+	all, err := begin(who, slot)
+	if err != nil {
+		slot.release()
 		return nil, err
 	}
-	return t.updates(ctx), nil
+	stop := context.AfterFunc(ctx, slot.release)
+	return func(yield func(T, error) bool) {
+		if !stop() {
+			var none T
+			yield(none, context.Cause(ctx))
+			return
+		}
+		defer slot.release()
+		all(yield)
+	}, nil
 }
 
-// tail is an open stream of a task. It is not safe for concurrent use.
-type tail struct {
-	h      *Handler
-	slot   *streamSlot
-	id     string       // id of the task
-	reader *feed.Reader // nil before join is called
-}
-
-// open counts a new stream of an owner. The caller must call leave.
-func (h *Handler) open(owner string) (*tail, error) {
-	s, err := h.streams.acquire(owner)
-	if err != nil {
+// join counts a stream for a task and returns a reader of the task's feed, which is closed with the slot. inbound is the
+// number of the input whose receipt the stream waits for, or 0.
+func (h *Handler) join(ctx context.Context, slot *streamSlot, k Key, history *int32, inbound int64) (*feed.Reader, error) {
+	if err := slot.acquireTask(k); err != nil {
 		return nil, err
 	}
-	return &tail{h: h, slot: s}, nil
+	r := h.feeds.Reader(feedKey(ctx, k), history, inbound)
+	slot.close = r.Close
+	return r, nil
 }
 
-// send records a message and sets the position at which the stream begins.
-func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
-	s, err := t.h.inbox.accept(ctx, req, false)
-	if err != nil {
-		return err
-	}
-	if err := t.slot.acquireTask(s.key); err != nil {
-		return err
-	}
-	r := t.join(ctx, s.key, historyOf(req.GetConfiguration()), s.inbound)
+// afterSend sets the position at which the stream of a message begins.
+func afterSend(ctx context.Context, r *feed.Reader, inbound int64) error {
 	after := CursorOf(ctx)
-	if s.inbound == 0 && after <= 0 {
+	if inbound == 0 && after <= 0 {
 		return r.Follow(ctx)
 	}
 	v, err := r.Latest(ctx, after)
@@ -119,12 +126,8 @@ func (t *tail) send(ctx context.Context, req *a2av1.SendMessageRequest) error {
 	return r.Begin(ctx, true)
 }
 
-// subscribe sets the stream to begin with the task, or after the cursor if that is possible.
-func (t *tail) subscribe(ctx context.Context, k Key, tenant string, after int64) error {
-	if err := t.slot.acquireTask(k); err != nil {
-		return err
-	}
-	r := t.join(ctx, k, nil, 0)
+// subscribe sets a stream to begin with the task, or after the cursor if that is possible.
+func subscribe(ctx context.Context, r *feed.Reader, k Key, tenant string, after int64) error {
 	v, err := r.Latest(ctx, after)
 	switch {
 	case err != nil:
@@ -140,40 +143,18 @@ func (t *tail) subscribe(ctx context.Context, k Key, tenant string, after int64)
 	return r.Begin(ctx, false)
 }
 
-// join creates the reader of the task's feed. inbound is the number of the input whose receipt
-// the stream waits for, or 0.
-func (t *tail) join(ctx context.Context, k Key, history *int32, inbound int64) *feed.Reader {
-	t.id, t.reader = k.ID, t.h.feeds.Reader(feedKey(ctx, k), history, inbound)
-	return t.reader
-}
-
 // feedKey returns the key of the feed of a task, as the caller may see it.
 func feedKey(ctx context.Context, k Key) feed.Key {
 	root, scope := agent.SplitTask(k.ID)
 	return feed.Key{Owner: k.Owner, Root: root, Scope: scope, Details: details(ctx)}
 }
 
-// leave closes the reader and no longer counts the stream.
-func (t *tail) leave() {
-	if t.reader != nil {
-		t.reader.Close()
-	}
-	t.slot.release()
-}
-
-// updates yields the updates of the stream. It calls leave at the end, or when ctx ends before
-// the first update was read.
-func (t *tail) updates(ctx context.Context) iter.Seq2[Update, error] {
-	stop := context.AfterFunc(ctx, t.leave)
+// updates yields the updates that the reader of a task receives.
+func updates(ctx context.Context, id string, r *feed.Reader) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
-		if !stop() {
-			yield(Update{}, context.Cause(ctx))
-			return
-		}
-		defer t.leave()
-		for u, err := range t.reader.Updates(ctx) {
+		for u, err := range r.Updates(ctx) {
 			if err != nil {
-				err = waitError(t.id, goesOn, err)
+				err = waitError(id, goesOn, err)
 			}
 			if !yield(u, err) {
 				return

@@ -39,7 +39,8 @@ type streamLimiter struct {
 // use.
 type streamSlot struct {
 	limiter *streamLimiter
-	keys    []Key // the counts that include the stream
+	keys    []Key  // the counts that include the stream
+	close   func() // called by release; nil for nothing
 }
 
 // acquire adds the stream to the count of k, unless that count has reached limit. It reports
@@ -59,8 +60,11 @@ func (s *streamSlot) acquire(k Key, limit int) bool {
 	return true
 }
 
-// release removes the stream from all counts. Further calls do nothing.
+// release closes the stream and removes it from all counts. It is called once.
 func (s *streamSlot) release() {
+	if s.close != nil {
+		s.close()
+	}
 	l := s.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +73,6 @@ func (s *streamSlot) release() {
 			delete(l.open, k)
 		}
 	}
-	s.keys = nil
 }
 
 // acquire counts a stream of an owner. It returns INSUFFICIENT_RESOURCES if the owner has too many

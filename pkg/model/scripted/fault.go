@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/agentteams/team-server/internal/similar"
 )
 
 // Fault is an error in a script.
@@ -50,12 +52,7 @@ func (fs Faults) sort() {
 // suggest returns a hint for a name that is not among the known ones.
 func suggest(name string, known ...string) string {
 	slices.Sort(known)
-	best, least := "", max(1, len(name)/3)+1
-	for _, k := range known {
-		if d := edits(name, k); d < least {
-			best, least = k, d
-		}
-	}
+	best := similar.Nearest(name, known, max(1, len(name)/3))
 	switch {
 	case best != "":
 		return "did you mean " + strconv.Quote(best) + "?"
@@ -63,33 +60,4 @@ func suggest(name string, known ...string) string {
 		return "known here: " + strings.Join(known, ", ")
 	}
 	return ""
-}
-
-// edits returns the edit distance of two names: the number of insertions, deletions, replacements
-// and swaps of neighbors. Names that are too long to be misspellings are given a large distance.
-func edits(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return max(len(a), len(b))
-	}
-	d := make([][]int, len(a)+1)
-	for i := range d {
-		d[i] = make([]int, len(b)+1)
-		d[i][0] = i
-	}
-	for j := range d[0] {
-		d[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			d[i][j] = min(d[i-1][j]+1, d[i][j-1]+1, d[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d[i][j] = min(d[i][j], d[i-2][j-2]+1)
-			}
-		}
-	}
-	return d[len(a)][len(b)]
 }
