@@ -51,6 +51,9 @@ func (f *feed) view() View {
 // Resumes reports whether everything that followed a cursor can still be delivered.
 func (v View) Resumes(after int64) bool { return after > 0 && after <= v.Last && !v.gaps }
 
+// Knows reports whether the reader has received the task, or began behind it. Only the goroutine that reads updates may call it.
+func (r *Reader) Knows() bool { return r.knows }
+
 // Serves reports whether a request for a tenant may access the task. Latest must be called first.
 func (r *Reader) Serves(tenant string) bool {
 	f := r.feed

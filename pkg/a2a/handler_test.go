@@ -159,6 +159,38 @@ func TestA_09_Waiting(t *testing.T) {
 		g.open()
 		r.until(t, id, completed)
 	})
+	t.Run("WAIT_TIMEOUT names no task while the answer may be a message, which another send gets", func(t *testing.T) {
+		g := newGate("gate")
+		g.MayReplyDirectly = true
+		r := start(t, g)
+		for _, stream := range []bool{false, true} {
+			ctx, stop := context.WithTimeout(ann(t), 50*time.Millisecond)
+			var err error
+			req := message("gate", "x")
+			req.Message.MessageId = "m"
+			if stream {
+				all, serr := r.SendStreamingMessage(ctx, req)
+				if err = serr; err == nil {
+					for _, err = range all {
+					}
+				}
+			} else {
+				_, err = r.SendMessage(ctx, req)
+			}
+			stop()
+			wantError(t, err, agent.ReasonWaitTimeout)
+			if e := agent.AsError(err); e.Details["task_id"] != "" || !strings.Contains(e.Message, "send it again with the same messageId") {
+				t.Errorf("stream %v: %v", stream, e)
+			}
+		}
+		g.open()
+		req := message("gate", "x")
+		req.Message.MessageId = "m"
+		resp, err := r.SendMessage(ann(t), req)
+		if err != nil || resp.GetMessage() == nil || len(g.entered) != 1 {
+			t.Errorf("got %v, %v after %d calls", resp, err, len(g.entered))
+		}
+	})
 	t.Run("a client that leaves ends nothing", func(t *testing.T) {
 		g := newGate("gate")
 		r := start(t, g)

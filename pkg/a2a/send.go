@@ -151,6 +151,9 @@ func (t tasks) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error) {
 	}
 	defer tail.Close()
 	for ev, err := range tail.Events(ctx) {
+		if err != nil && p.fold.Exists() && !p.fold.Visible() {
+			return nil, unansweredError(err)
+		}
 		if err != nil {
 			return nil, waitError(s.key.ID, goesOn, err)
 		}
@@ -171,6 +174,15 @@ func waitError(id, becomes string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
 			"task %q %s; get it or subscribe to it", id, becomes).With("task_id", id)
+	}
+	return err
+}
+
+// unansweredError is like waitError for a message that may still be answered with a message: there is no task to get.
+func unansweredError(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
+			"the agent is still working on the message, and may answer it without a task; to wait on, send it again with the same messageId")
 	}
 	return err
 }

@@ -149,12 +149,16 @@ func feedKey(ctx context.Context, k Key) feed.Key {
 	return feed.Key{Owner: k.Owner, Root: root, Scope: scope, Details: details(ctx)}
 }
 
-// updates yields the updates that the reader of a task receives.
+// updates yields the updates that the reader of a task receives. A reader gets a task that callers see at once, so a wait
+// that ends before was for a message that may be answered without a task.
 func updates(ctx context.Context, id string, r *feed.Reader) iter.Seq2[Update, error] {
 	return func(yield func(Update, error) bool) {
 		for u, err := range r.Updates(ctx) {
-			if err != nil {
+			switch {
+			case err != nil && r.Knows():
 				err = waitError(id, goesOn, err)
+			case err != nil:
+				err = unansweredError(err)
 			}
 			if !yield(u, err) {
 				return

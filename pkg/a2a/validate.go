@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/nesting"
 )
 
 // MaxPageBytes is the maximum size of the entries of a list in one response, encoded as Protocol
@@ -195,6 +196,11 @@ func (c *checker) parts(parts []*a2av1.Part) {
 			empty = empty && k.Url == ""
 		case *a2av1.Part_Raw:
 			empty = empty && len(k.Raw) == 0
+		case *a2av1.Part_Data:
+			if nesting.TooDeep(k.Data) { // of a Go program: what comes over the wire is checked when it is read
+				c.Add("message.parts["+strconv.Itoa(i)+"].data", nesting.Text)
+			}
+			empty = false
 		default:
 			empty = false
 		}
@@ -211,6 +217,9 @@ func (c *checker) metadata(field string, s *structpb.Struct) {
 	}
 	if n := proto.Size(s); n > maxMetadata {
 		c.Add(field, "has %d bytes; at most %d are allowed", n, maxMetadata)
+	}
+	if nesting.TooDeepStruct(s) {
+		c.Add(field, nesting.Text)
 	}
 	if _, ours := s.GetFields()[TeamRunURI]; ours && RunOf(s) == nil {
 		c.Add(field+`["`+TeamRunURI+`"]`, "is not a valid TeamRun of this extension")

@@ -54,7 +54,13 @@ func TestA_04_Validation(t *testing.T) {
 		"large metadata":   {func(req *a2av1.SendMessageRequest) { req.Message.Metadata = keys(1, 65<<10) }, []string{"message.metadata"}},
 		"request metadata": {func(req *a2av1.SendMessageRequest) { req.Metadata = keys(257, 1) }, []string{"metadata"}},
 		"part metadata":    {func(req *a2av1.SendMessageRequest) { req.Message.Parts[0].Metadata = keys(1, 65<<10) }, []string{"message.parts[0].metadata"}},
-		"extension":        {func(req *a2av1.SendMessageRequest) { about(req, "depth", "deep") }, []string{`metadata["` + a2a.TeamRunURI + `"]`}},
+		"deep data": {func(req *a2av1.SendMessageRequest) {
+			req.Message.Parts = append(req.Message.Parts, dataPart(lists(49)))
+		}, []string{"message.parts[1].data"}},
+		"deep metadata": {func(req *a2av1.SendMessageRequest) {
+			req.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": lists(48)}}
+		}, []string{"metadata"}},
+		"extension": {func(req *a2av1.SendMessageRequest) { about(req, "depth", "deep") }, []string{`metadata["` + a2a.TeamRunURI + `"]`}},
 		"all at once": {func(req *a2av1.SendMessageRequest) {
 			req.Tenant, req.Message = "/", &a2av1.Message{ContextId: "/"}
 			conf(req).HistoryLength = proto.Int32(-1)
@@ -179,3 +185,14 @@ func FuzzP17_Send(f *testing.F) {
 		r.get(t, resp.GetTask().GetId())
 	})
 }
+
+// lists returns a value of n lists, one in the other.
+func lists(n int) *structpb.Value {
+	v := structpb.NewStringValue("core")
+	for range n {
+		v = structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{v}})
+	}
+	return v
+}
+
+func dataPart(v *structpb.Value) *a2av1.Part { return &a2av1.Part{Content: &a2av1.Part_Data{Data: v}} }

@@ -1,6 +1,8 @@
 package drive
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -11,35 +13,44 @@ import (
 )
 
 // checkDepth returns an error if an event of an agent has data nested deeper than
-// nesting.MaxLevels, which clients could not decode. It returns nil for all other events.
+// nesting.MaxLevels in what tasks show of it, which clients could not decode.
 func checkDepth(ev *teamv1.Event) error {
-	var parts []*a2av1.Part
-	var metadata *structpb.Struct
-	switch k := ev.GetKind().(type) {
-	case *teamv1.Event_Artifact:
-		parts, metadata = k.Artifact.GetArtifact().GetParts(), k.Artifact.GetArtifact().GetMetadata()
-	case *teamv1.Event_Asked:
-		parts, metadata = k.Asked.GetMessage().GetParts(), k.Asked.GetMessage().GetMetadata()
-	case *teamv1.Event_Ended:
-		parts, metadata = k.Ended.GetReply().GetParts(), k.Ended.GetReply().GetMetadata()
-	case *teamv1.Event_Progress:
-		parts, metadata = k.Progress.GetMessage().GetParts(), k.Progress.GetMessage().GetMetadata()
-	case *teamv1.Event_Reply:
-		for _, m := range []*a2av1.Message{k.Reply.GetMessage(), k.Reply.GetStatus()} {
-			parts = append(parts, m.GetParts()...)
-			if nesting.TooDeepStruct(m.GetMetadata()) {
-				metadata = m.GetMetadata()
-			}
-		}
-	default:
-		return nil
-	}
-	deep := nesting.TooDeepStruct(metadata)
-	for _, p := range parts {
-		deep = deep || nesting.TooDeep(p.GetData()) || nesting.TooDeepStruct(p.GetMetadata())
-	}
-	if !deep {
+	a := ev.GetArtifact().GetArtifact()
+	if !tooDeep(a.GetParts(), a.GetMetadata()) && !slices.ContainsFunc(shown(ev), func(m *a2av1.Message) bool { return tooDeep(m.GetParts(), m.GetMetadata()) }) {
 		return nil
 	}
 	return agent.Errorf(agent.CodeInternal, a2a.ReasonInvalidAgentResponse, "the response of agent %q %s", agent.Excerpt(ev.GetAgent(), 128), nesting.Text)
+}
+
+// shown returns the messages of an event that are shown by tasks: as an answer, a question or a status, or in the history
+// of the tasks of steps.
+func shown(ev *teamv1.Event) []*a2av1.Message {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Asked:
+		return []*a2av1.Message{k.Asked.GetMessage()}
+	case *teamv1.Event_Decided:
+		list := []*a2av1.Message{k.Decided.GetReply().GetMessage(), k.Decided.GetAsk(), k.Decided.GetInput()}
+		for _, s := range k.Decided.GetSteps() {
+			list = append(list, s.GetInput().GetMessage())
+		}
+		return list
+	case *teamv1.Event_Ended:
+		return []*a2av1.Message{k.Ended.GetReply()}
+	case *teamv1.Event_Progress:
+		return []*a2av1.Message{k.Progress.GetMessage()}
+	case *teamv1.Event_Reply:
+		return []*a2av1.Message{k.Reply.GetMessage(), k.Reply.GetStatus()}
+	case *teamv1.Event_Spawned:
+		return []*a2av1.Message{k.Spawned.GetInput()}
+	case *teamv1.Event_Started:
+		return []*a2av1.Message{k.Started.GetInput().GetMessage()}
+	}
+	return nil
+}
+
+// tooDeep reports whether parts or metadata have data nested deeper than nesting.MaxLevels.
+func tooDeep(parts []*a2av1.Part, metadata *structpb.Struct) bool {
+	return nesting.TooDeepStruct(metadata) || slices.ContainsFunc(parts, func(p *a2av1.Part) bool {
+		return nesting.TooDeep(p.GetData()) || nesting.TooDeepStruct(p.GetMetadata())
+	})
 }
