@@ -150,6 +150,13 @@ func (s *sick) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) 
 	return s.Store.Task(ctx, k)
 }
 
+func (s *sick) Standing(ctx context.Context, k a2a.Key) (a2a.Standing, error) {
+	if err := s.is(); err != nil {
+		return a2a.Standing{}, err
+	}
+	return s.Store.Standing(ctx, k)
+}
+
 func (s *sick) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
 	if err := s.is(); err != nil {
 		return nil, err
