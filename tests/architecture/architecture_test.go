@@ -240,7 +240,7 @@ func production(t *testing.T, dir string) []*ast.File {
 func TestLayersOfARun(t *testing.T) {
 	for dir, may := range map[string][]string{
 		"pkg/agent":             nil,
-		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/inflight", "internal/project", "internal/settings", "internal/similar", "internal/taskstate"},
+		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/inflight", "internal/nesting", "internal/project", "internal/settings", "internal/similar", "internal/taskstate"},
 		"internal/nesting":      nil,
 		"internal/inflight":     {"pkg/agent"},
 		"internal/newer":        nil,
