@@ -21,13 +21,8 @@ type Group struct{ rings, bytes atomic.Int64 }
 // Bytes returns the size of all entries.
 func (g *Group) Bytes() int64 { return g.bytes.Load() }
 
-// Share returns how many bytes each ring may keep: less than MaxBytes only while all together keep more than MaxAll.
-func (g *Group) Share() int {
-	if g.bytes.Load() <= MaxAll {
-		return MaxBytes
-	}
-	return int(min(MaxBytes, MaxAll/max(g.rings.Load(), 1)))
-}
+// Share returns how many bytes each ring may keep.
+func (g *Group) Share() int { return int(min(MaxBytes, MaxAll/max(g.rings.Load(), 1))) }
 
 // Entry is an entry of a ring.
 type Entry interface {
@@ -55,12 +50,12 @@ func New[E Entry](g *Group, most int) Ring[E] {
 }
 
 // Add adds an entry and drops the oldest ones beyond the limits, but only those with sequence
-// numbers up to seen. If seen allows it, an entry that is too large by itself leaves the ring empty.
+// numbers up to seen. It never drops the newest entry, whatever its size.
 func (r *Ring[E]) Add(e E, seen int64) {
 	before := r.bytes
 	r.entries = append(r.entries, e)
 	r.bytes += e.Bytes()
-	for limit := r.group.Share(); len(r.entries) > 0 && r.entries[0].Seq() <= seen && (r.bytes > limit || len(r.entries) > r.most); {
+	for limit := r.group.Share(); len(r.entries) > 1 && r.entries[0].Seq() <= seen && (r.bytes > limit || len(r.entries) > r.most); {
 		var none E
 		r.Base = r.entries[0].Seq()
 		r.bytes -= r.entries[0].Bytes()

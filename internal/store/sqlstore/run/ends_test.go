@@ -356,7 +356,7 @@ func TestA_16_WhatIsKeptOfAnEndedRun(t *testing.T) {
 			committed(t, j, &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Text: "x"}}}, endOf())
 			if ringed > 0 {
 				other := ring.New[entry](&s.rings, 1)
-				other.Add(entry{Entry: record.Entry{Event: &teamv1.Event{}, Size: ringed}}, -1) // nobody has seen it
+				other.Add(entry{Entry: record.Entry{Event: &teamv1.Event{}, Size: ringed}}, 0)
 			}
 			if err := s.Park(t.Context(), cl, a2a.Park{Done: true}); err != nil {
 				t.Fatal(err)
