@@ -16,7 +16,7 @@ const earlyPoll = time.Second
 type journal struct {
 	source      Source
 	owner, root string
-	wake        <-chan struct{} // receives when there may be new events; nil if nobody waits for them
+	wake        <-chan struct{} // receives when there may be new events; nil if the journal is only read
 	stop        func()          // stops wake
 }
 

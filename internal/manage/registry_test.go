@@ -15,40 +15,21 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/testkit/asking"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// asking is a team in a team whose member asks, and then says which file it is of.
-const asking = `version: v1
-models: {real: {provider: openai, name: n, api_key: "${KEY}", base_url: "http://127.0.0.1:1/v1"}}
-agents:
-  echo: {scripted: {steps: [{echo: true}]}}
-  curious: {scripted: {steps: [{ask: "Which colour?"}, {text: "OLD says {{answer}}"}]}}
-  critic: {model: real, instructions: Score.}
-  near: {grpc: {address: "127.0.0.1:1", auth: {bearer: "${KEY}"}}}
-teams:
-  desk:
-    members: [{agent: curious}, {agent: critic}, {agent: near}]
-    supervisor: {rules: [{id: one, when: "turn == 1", next: [curious]}, {id: end, when: "true", finish: curious}]}
-  company: {workflow: {steps: [{id: a, agent: desk, task: "{{input}}"}, {id: b, agent: echo, after: [a], task: "OLD got: {{steps.a.text}}"}]}}
-`
-
-const key = "sk-0123456789-secret"
-
-// file is asking with changes in pairs of old and new.
+// file is the file of package asking with changes, in pairs of old and new text.
 func file(t *testing.T, changes ...string) *config.Config {
 	t.Helper()
-	def, err := config.Loader{Env: func(string) (string, bool) { return key, true }}.Parse("team.yaml", []byte(strings.NewReplacer(changes...).Replace(asking)))
+	def, err := config.Loader{Env: func(string) (string, bool) { return asking.Key, true }}.Parse("team.yaml", []byte(asking.File(changes...)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return def
 }
-
-// renewed are changes that every run of the team would notice.
-var renewed = []string{`{ask: "Which colour?"}, `, "", "OLD says {{answer}}", "NEW says no more", "OLD got", "NEW got"}
 
 // ann may manage teams.
 func ann(t *testing.T) context.Context {
@@ -98,7 +79,7 @@ func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Refresh(t.Context(), file(t, renewed...)); err != nil { // everything is new
+	if err := m.Refresh(t.Context(), file(t, asking.Renewed...)); err != nil { // everything is new
 		t.Fatal(err)
 	}
 	if n := len(m.others); n != 3 { // outer, inner that it has, and the file below
@@ -236,7 +217,7 @@ func TestRestoredOnce(t *testing.T) {
 	n := &notes{}
 	l := serving(t, file(t), n)
 	pins := pinsOf(t, l, "company")
-	if err := l.Refresh(t.Context(), file(t, renewed...)); err != nil {
+	if err := l.Refresh(t.Context(), file(t, asking.Renewed...)); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -302,7 +283,7 @@ func TestPinnedFails(t *testing.T) {
 	n := &notes{}
 	l := serving(t, file(t), n)
 	pins := pinsOf(t, l, "company")
-	if err := l.Refresh(t.Context(), file(t, renewed...)); err != nil {
+	if err := l.Refresh(t.Context(), file(t, asking.Renewed...)); err != nil {
 		t.Fatal(err)
 	}
 	reason := func(pins *teamv1.Pins, id string) string {

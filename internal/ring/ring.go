@@ -50,7 +50,8 @@ func New[E Entry](g *Group, most int) Ring[E] {
 }
 
 // Add adds an entry and drops the oldest ones beyond the limits, but only those with sequence
-// numbers up to seen. It never drops the newest entry, whatever its size.
+// numbers up to seen. It never drops the newest entry, whatever its size:
+// all readers of a large entry share it, and would each read and decode their own copy.
 func (r *Ring[E]) Add(e E, seen int64) {
 	before := r.bytes
 	r.entries = append(r.entries, e)

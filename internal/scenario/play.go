@@ -16,7 +16,7 @@ import (
 // Result is the result of running a scenario.
 type Result struct {
 	*Scenario
-	// Failures are the expectations that were not met; the scenario passed if there are none.
+	// Failures are the expectations that were not met; the scenario passed if the list is empty.
 	Failures []Failure
 	// Took is the duration of the scenario.
 	Took time.Duration

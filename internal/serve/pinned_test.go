@@ -17,36 +17,17 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
+	"github.com/agentteams/team-server/internal/testkit/asking"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// asking is a team in a team whose member asks, and then says which file it is of.
-const asking = `version: v1
-models: {real: {provider: openai, name: n, api_key: "${KEY}", base_url: "http://127.0.0.1:1/v1"}}
-agents:
-  echo: {scripted: {steps: [{echo: true}]}}
-  curious: {scripted: {steps: [{ask: "Which colour?"}, {text: "OLD says {{answer}}"}]}}
-  critic: {model: real, instructions: Score.}
-  near: {grpc: {address: "127.0.0.1:1", auth: {bearer: "${KEY}"}}}
-teams:
-  desk:
-    members: [{agent: curious}, {agent: critic}, {agent: near}]
-    supervisor: {rules: [{id: one, when: "turn == 1", next: [curious]}, {id: end, when: "true", finish: curious}]}
-  company: {workflow: {steps: [{id: a, agent: desk, task: "{{input}}"}, {id: b, agent: echo, after: [a], task: "OLD got: {{steps.a.text}}"}]}}
-`
-
-const key = "sk-0123456789-secret"
-
-// file is asking with changes in pairs of old and new.
+// file is the file of package asking with changes, in pairs of old and new text.
 func file(t *testing.T, changes ...string) *config.Config {
 	t.Helper()
-	return define(t, strings.NewReplacer(changes...).Replace(asking), map[string]string{"KEY": key})
+	return define(t, asking.File(changes...), map[string]string{"KEY": asking.Key})
 }
-
-// renewed are changes that every run of the team would notice.
-var renewed = []string{`{ask: "Which colour?"}, `, "", "OLD says {{answer}}", "NEW says no more", "OLD got", "NEW got"}
 
 // ask begins a run of the team that waits for an answer.
 func ask(t *testing.T, r *Running) *transcript.Printer {
@@ -92,7 +73,7 @@ func TestReloadKeepsWaitingRuns(t *testing.T) {
 	r := serveLocal(t, file(t))
 	first, second := ask(t, r), ask(t, r)
 	for range 3 {
-		if err := r.Teams.Refresh(t.Context(), file(t, renewed...)); err != nil {
+		if err := r.Teams.Refresh(t.Context(), file(t, asking.Renewed...)); err != nil {
 			t.Fatal(err)
 		}
 		says(t, fresh(t, r), "NEW got: NEW says no more")
@@ -129,7 +110,7 @@ func TestS_50_RestartKeepsWaitingRuns(t *testing.T) {
 	first, second, third := ask(t, r), ask(t, r), ask(t, r)
 	stopped(t, r)
 
-	r = serveOn(t, file(t, renewed...), store.SQLite+path)
+	r = serveOn(t, file(t, asking.Renewed...), store.SQLite+path)
 	says(t, fresh(t, r), "NEW got: NEW says no more")
 	says(t, answer(t, r, first, "red"), "OLD got: OLD says red")
 	stopped(t, r)
@@ -155,7 +136,7 @@ func TestS_50_RestartKeepsWaitingRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(data, []byte(key)) {
+		if bytes.Contains(data, []byte(asking.Key)) {
 			t.Errorf("%s holds the key", f)
 		}
 	}
@@ -214,7 +195,7 @@ func TestCopyToPostgreSQL(t *testing.T) {
 	if err := errors.Join(source.Close(), target.Close()); err != nil {
 		t.Fatal(err)
 	}
-	r = serveOn(t, file(t, renewed...), to)
+	r = serveOn(t, file(t, asking.Renewed...), to)
 	says(t, answer(t, r, waiting, "red"), "OLD got: OLD says red")
 	says(t, fresh(t, r), "NEW got: NEW says no more")
 	stopped(t, r)

@@ -1,4 +1,4 @@
-// Package similar finds the name that somebody has misspelled.
+// Package similar suggests the known name that is closest to a misspelled one.
 package similar
 
 import "strings"
@@ -7,8 +7,8 @@ import "strings"
 // square of the length.
 const maxName = 128
 
-// Nearest returns the first of the known names with the fewest edits, if there are at most so many as most, and fewer
-// than the known name has bytes. Case does not count. It returns "" if no known name is similar, or if name is too long.
+// Nearest returns the known name with the smallest edit distance to name, the first one of several. The distance must be at
+// most most, and less than the length of the known name in bytes. Case is ignored. It returns "" if no known name is similar, or if name is too long.
 func Nearest(name string, known []string, most int) string {
 	if len(name) > maxName {
 		return ""

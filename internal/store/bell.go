@@ -1,11 +1,10 @@
 package store
 
-// Everybody is the audience of a change that may concern every owner.
-const Everybody = ""
+// AllOwners is the audience of a change that may concern the tasks of every owner.
+const AllOwners = ""
 
-// EveryoneOf returns the audience of a change that may concern every owner of an
-// account.
-func EveryoneOf(account string) string { return account + "/" }
+// OwnersOf returns the audience of a change that may concern every owner of an account.
+func OwnersOf(account string) string { return account + "/" }
 
 // Poke sends a signal to a channel with a buffer of one, unless one is pending. It never blocks.
 func Poke(c chan struct{}) {

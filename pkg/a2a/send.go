@@ -182,7 +182,7 @@ func waitError(id, becomes string, err error) error {
 func unansweredError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
-			"the agent is still working on the message, and may answer it without a task; to wait on, send it again with the same messageId")
+			"the agent is still working on the message, and may answer it without a task; send it again with the same messageId to wait for the answer, unless the server has deduplicate: off, or send with returnImmediately for a task that can be read later")
 	}
 	return err
 }

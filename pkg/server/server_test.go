@@ -297,7 +297,7 @@ func TestA_09_WaitTimeout(t *testing.T) {
 	gate := make(chan struct{})
 	defer close(gate)
 	target := serve(t, server.Config{}, gated(gate))
-	target.Headers = map[string]string{"Grpc-Timeout": "50m"} // gRPC's own clients stop waiting themselves
+	target.Headers = map[string]string{"Grpc-Timeout": "500m"} // gRPC's own clients stop waiting themselves
 	for _, c := range rig.Clients(t, target)[1:] {
 		_, err := c.Send(t.Context(), rig.Text("gated", "wait-"+c.Binding(), "x"))
 		f := rig.Fault(err)
@@ -309,8 +309,7 @@ func TestA_09_WaitTimeout(t *testing.T) {
 			id = v
 		}
 		task, err := c.Get(t.Context(), &a2av1.GetTaskRequest{Id: id})
-		state := task.GetStatus().GetState() // a busy machine may not have claimed it yet
-		if err != nil || state != a2av1.TaskState_TASK_STATE_WORKING && state != a2av1.TaskState_TASK_STATE_SUBMITTED {
+		if err != nil || task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_WORKING {
 			t.Errorf("the task of %s does not go on: %v %v", c.Binding(), task, err)
 		}
 	}

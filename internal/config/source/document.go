@@ -145,7 +145,7 @@ func (d *Document) entry(n *yaml.Node, step any) *yaml.Node {
 	return known.values[name]
 }
 
-// Value returns the value of a key of a mapping, nil if there is none.
+// Value returns the value of a key of a mapping, or nil if the mapping does not have the key.
 func Value(n *yaml.Node, key string) *yaml.Node {
 	if n == nil {
 		return nil
@@ -212,8 +212,8 @@ func (d *Document) KeyFault(message, hint string, path ...any) { d.At(path...).K
 // AddFaults adds faults of another file.
 func (d *Document) AddFaults(fs ...Fault) { d.faults = append(d.faults, fs...) }
 
-// Faults returns the faults that were found, sorted: at most MaxFaults and one that counts the others. It returns nil if
-// there are none.
+// Faults returns the faults that were found, sorted: at most MaxFaults and one that counts the others. It returns nil
+// for a document without faults.
 func (d *Document) Faults() Faults {
 	if len(d.faults) == 0 {
 		return nil

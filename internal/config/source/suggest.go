@@ -31,8 +31,8 @@ func Listed(known []string) string {
 	return "known here: " + strings.Join(known, ", ")
 }
 
-// Nearest returns the most similar known name, else the only known
-// name that contains name as a word. It returns "" if there is none.
+// Nearest returns the most similar known name, else the only known name that contains name as a word. It returns "" if
+// neither exists.
 func Nearest(name string, known []string) string {
 	if near := similar.Nearest(name, known, max(1, len(name)/3)); near != "" {
 		return near

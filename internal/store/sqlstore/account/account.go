@@ -276,7 +276,7 @@ func (s *Ledger) PutAccountLimits(ctx context.Context, l account.Stored) error {
 	if err != nil {
 		return err
 	}
-	s.DB.Announce(accountTopic, store.Everybody)
+	s.DB.Announce(accountTopic, store.AllOwners)
 	return nil
 }
 

@@ -100,7 +100,7 @@ func (s *Catalog) ChangeCatalog(ctx context.Context, version int64, c catalog.Ch
 	if err != nil {
 		return 0, err
 	}
-	s.DB.Announce(catalogTopic, store.Everybody)
+	s.DB.Announce(catalogTopic, store.AllOwners)
 	return next, nil
 }
 

@@ -142,7 +142,7 @@ func (s *Halts) Halt(ctx context.Context, h *teamv1.Halt, may halt.May) error {
 		return err
 	}
 	h.Version = version
-	s.DB.Announce(haltTopic, store.Everybody)
+	s.DB.Announce(haltTopic, store.AllOwners)
 	return nil
 }
 
@@ -224,7 +224,7 @@ func (s *Halts) EndHalt(ctx context.Context, kind teamv1.HaltKind, key string, m
 	if err != nil {
 		return nil, err
 	}
-	s.DB.Announce(haltTopic, store.Everybody)
+	s.DB.Announce(haltTopic, store.AllOwners)
 	return h, nil
 }
 
@@ -241,7 +241,7 @@ func (s *Halts) AcknowledgeHalts(ctx context.Context, replica string, version in
 	if err != nil {
 		return err
 	}
-	s.DB.Announce(haltTopic, store.Everybody)
+	s.DB.Announce(haltTopic, store.AllOwners)
 	return nil
 }
 

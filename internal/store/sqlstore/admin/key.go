@@ -54,7 +54,7 @@ func (s *Keys) PutKey(ctx context.Context, k auth.StoredKey) error {
 	if err != nil {
 		return err
 	}
-	s.DB.Announce(keyTopic, store.Everybody)
+	s.DB.Announce(keyTopic, store.AllOwners)
 	return nil
 }
 

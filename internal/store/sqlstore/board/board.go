@@ -85,7 +85,7 @@ func (s *Boards) ChangeBoard(ctx context.Context, k board.Key, op board.Op, f fu
 	if err != nil {
 		return nil, err
 	}
-	s.DB.Announce(topic, store.EveryoneOf(k.Account))
+	s.DB.Announce(topic, store.OwnersOf(k.Account))
 	return ev, nil
 }
 

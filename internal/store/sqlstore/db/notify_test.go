@@ -32,7 +32,7 @@ func TestR_003_30_NotificationsNameTheirAudience(t *testing.T) {
 				t.Errorf("a notice of %s does not concern %s", topic, owner)
 			}
 		}
-		if slices.Contains(topics, tag("globex/eve")) || slices.Contains(topics, tag(store.Everybody)) {
+		if slices.Contains(topics, tag("globex/eve")) || slices.Contains(topics, tag(store.AllOwners)) {
 			t.Error("a notice concerns an owner of no root")
 		}
 	}
