@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/testkit/child"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -148,14 +149,7 @@ func TestS_60_MoneyStopsTheRun(t *testing.T) {
 // probe finds out (R-002-33).
 func TestS_56_BreakerOfARemoteMember(t *testing.T) {
 	onStages(t, func(t *testing.T, place rig.Place) {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		at := l.Addr().String()
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		at := "127.0.0.1:" + child.FreePort(t)
 		calls := upstream.New(upstream.Config{Calls: 4, Probe: 200 * time.Millisecond})
 		near := rig.Manager(t)
 		if err := near.Register("far", overService(t, "far", rig.Target{GRPC: at}, "echo")); err != nil {
@@ -206,7 +200,7 @@ func TestS_56_BreakerOfARemoteMember(t *testing.T) {
 		far := rig.Manager(t, says("echo"))
 		grpc, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at)
 		if err != nil {
-			t.Skip("the port was taken meanwhile:", err)
+			t.Fatal(err)
 		}
 		rig.Serve(t, server.Config{Agents: far, Listeners: server.Listeners{GRPC: grpc}})
 		ctx := within(t)

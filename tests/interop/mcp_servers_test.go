@@ -88,14 +88,7 @@ func fakeModel(w http.ResponseWriter, r *http.Request) {
 // everythingOverHTTP starts the server everything of the MCP project, and returns its address.
 func everythingOverHTTP(t *testing.T, node, entry string) string {
 	t.Helper()
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	at := interoprig.FreeAddress(t)
 	_, port, _ := net.SplitHostPort(at)
 	c := exec.CommandContext(t.Context(), node, entry, "streamableHttp") //nolint:gosec // pinned in js
 	c.Env = append(os.Environ(), "PORT="+port)

@@ -2,7 +2,6 @@ package page
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -286,12 +285,7 @@ func TestR_003_31_SignInExpires(t *testing.T) {
 // offered as soon as it can be, without a reload.
 func TestR_003_31_SignInLater(t *testing.T) {
 	p := open(t, 1280, 900)
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := interoprig.FreeAddress(t)
 	server := issuerServer(t, "http://"+address, "", "")
 	p.do(chromedp.Navigate(server + "/#team=zoo"))
 	p.shows(".issuers button:disabled", "Sign in with corp")

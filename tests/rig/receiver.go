@@ -10,6 +10,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/testkit/child"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -54,7 +55,7 @@ func (n Notification) Seq() int64 {
 // NewReceiver starts a receiver. It is stopped when the test ends.
 func NewReceiver(t testing.TB) *Receiver {
 	t.Helper()
-	r := &Receiver{t: t, address: "127.0.0.1:0", changed: make(chan struct{}, 1)}
+	r := &Receiver{t: t, address: "127.0.0.1:" + child.FreePort(t), changed: make(chan struct{}, 1)}
 	r.Start()
 	r.URL = "http://" + r.address + "/hook"
 	t.Cleanup(r.Kill)
@@ -68,7 +69,6 @@ func (r *Receiver) Start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.address = l.Addr().String()
 	s := &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,7 +9,6 @@ package soak
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -99,7 +98,7 @@ server:
 // soak runs a server, its load and its measurements.
 func soak(t *testing.T, program, url string, size func(testing.TB, string) float64) {
 	length := soakTime(t)
-	metrics := freeAddress(t)
+	metrics := "127.0.0.1:" + child.FreePort(t)
 	file := filepath.Join(t.TempDir(), "team.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, metrics), 0o600); err != nil {
 		t.Fatal(err)
@@ -142,17 +141,6 @@ func soak(t *testing.T, program, url string, size func(testing.TB, string) float
 		t.Error(f)
 	}
 	l.check()
-}
-
-// freeAddress returns a loopback address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // fileSize returns the size of a SQLite database with its log.

@@ -1,26 +1,49 @@
 package child
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// FreePort returns a port of the loopback interface that nothing listens on.
+// Ports from firstPort up to lastPort are below those that Linux (32768), macOS and Windows (49152) give to
+// connections and to listeners on port 0, so that none of these takes a port between its two uses.
+const (
+	firstPort = 10240
+	lastPort  = 32767
+)
+
+// FreePort returns a port of the loopback interface that nothing listens on, for a program that is told its
+// port, or for a server that is stopped and started again at its address.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
+	port, err := Port()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // nothing follows from it
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return strconv.Itoa(port)
+}
+
+// Port is like FreePort, for callers without a test.
+func Port() (int, error) {
+	var last error
+	for range 100 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)                            //nolint:gosec // not a secret
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // at once
+		if err == nil {
+			return port, l.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("child: no free port: %w", last)
 }
 
 // Serving starts a program and returns when it answers at a URL with 200, for which it waits as long as

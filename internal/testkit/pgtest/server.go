@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,7 +139,7 @@ func (s *Server) start() error {
 	port := s.port
 	if port == 0 {
 		var err error
-		if port, err = freePort(); err != nil {
+		if port, err = child.Port(); err != nil {
 			return err
 		}
 	}
@@ -223,17 +222,4 @@ func (s *Server) end(signal syscall.Signal) {
 func (s *Server) close() error {
 	s.end(syscall.SIGQUIT)
 	return os.RemoveAll(s.dir)
-}
-
-// freePort returns a free port of the loopback interface.
-func freePort() (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("pgtest: no TCP address: %v", l.Addr())
-	}
-	return addr.Port, l.Close()
 }
