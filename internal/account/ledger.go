@@ -79,7 +79,7 @@ type Booking struct {
 	Reserve *Reserve
 }
 
-// Reserve is a reservation. See agent.Want for Least, Enough and Most.
+// Reserve is a reservation. See spending.Want for Least, Enough and Most.
 type Reserve struct {
 	Day                 string
 	Least, Enough, Most agent.Cost

@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -150,7 +151,7 @@ func Check(l *teamv1.AccountLimits, fault func(field, what, instead string)) {
 		value *float64
 	}{{"max_cost_per_day", l.MaxCostPerDay}, {"max_cost_in_flight", l.MaxCostInFlight}} {
 		if n.value != nil && !(*n.value >= 1e-6 && *n.value*1e6 <= most) || n.value != nil && math.IsNaN(*n.value) {
-			fault(n.field, n.field+" must be an amount in USD from 0.000001 to "+agent.Dollars(most), "correct it, or remove it for no limit")
+			fault(n.field, n.field+" must be an amount in USD from 0.000001 to "+spending.Dollars(most), "correct it, or remove it for no limit")
 		}
 	}
 	checkUse(l, fault)
@@ -186,7 +187,7 @@ func (l Limits) tooMuchGranted(account string, left, grant agent.Cost, now time.
 	limit, unit, show := "max_tokens_per_day", " tokens", func(n int64) string { return strconv.FormatInt(n, 10) }
 	value, granted, remains := l.PerDay.Tokens, grant.Tokens, left.Tokens
 	if grant.Tokens <= left.Tokens {
-		limit, unit, show, value, granted, remains = "max_cost_per_day", " USD", agent.Dollars, l.PerDay.Micros, grant.Micros, left.Micros
+		limit, unit, show, value, granted, remains = "max_cost_per_day", " USD", spending.Dollars, l.PerDay.Micros, grant.Micros, left.Micros
 	}
 	reset := l.Reset(now)
 	has, instead := "may spend only "+show(remains)+unit+" more", "grant at most "+show(remains)+unit
@@ -225,7 +226,7 @@ func (l Limits) reached(account string, use Use, need agent.Cost, now time.Time)
 	}
 	show, unit, needed := func(n int64) string { return strconv.FormatInt(n, 10) }, " tokens", need.Tokens
 	if money {
-		show, unit, needed = agent.Dollars, " USD", need.Micros
+		show, unit, needed = spending.Dollars, " USD", need.Micros
 	}
 	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonAccountLimit,
 		"account %q cannot spend more now: its %s is %s%s, %s of it are spent or reserved, and %s are needed", account, name, show(limit), unit, show(used), show(needed))

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -22,7 +23,7 @@ const (
 	share = 4
 )
 
-// RunAccount is the account of a run, for the owner of the run. It implements agent.Account. It is
+// RunAccount is the account of a run, for the owner of the run. It implements spending.Account. It is
 // safe for concurrent use.
 type RunAccount struct {
 	a    *Accounts
@@ -53,7 +54,7 @@ type settlement struct {
 	released, used agent.Cost
 }
 
-// hold implements agent.AccountHold.
+// hold implements spending.AccountHold.
 type hold struct {
 	r     *RunAccount
 	day   string
@@ -137,7 +138,7 @@ func (r *RunAccount) limits() Limits {
 	return Limits{PerDay: agent.NoLimit(), InFlight: agent.NoLimit(), Zone: time.UTC}
 }
 
-// Left implements agent.Account.
+// Left implements spending.Account.
 func (r *RunAccount) Left() agent.Cost {
 	l := r.limits()
 	r.mu.Lock()
@@ -157,8 +158,8 @@ func (r *RunAccount) lock(ctx context.Context) error {
 
 func (r *RunAccount) unlock() { <-r.op }
 
-// Reserve implements agent.Account.
-func (r *RunAccount) Reserve(ctx context.Context, w agent.Want, instead agent.AccountHold) (agent.Cost, agent.AccountHold, error) {
+// Reserve implements spending.Account.
+func (r *RunAccount) Reserve(ctx context.Context, w spending.Want, instead spending.AccountHold) (agent.Cost, spending.AccountHold, error) {
 	old, _ := instead.(*hold)
 	if old == nil {
 		old, w = r.adoptedHold(w)
@@ -209,7 +210,7 @@ func (r *RunAccount) Reserve(ctx context.Context, w agent.Want, instead agent.Ac
 
 // adoptedHold returns what an earlier owner held, if it was adopted and not replaced yet, and w with
 // at least that: the work that it was reserved for may still spend all of it.
-func (r *RunAccount) adoptedHold(w agent.Want) (*hold, agent.Want) {
+func (r *RunAccount) adoptedHold(w spending.Want) (*hold, spending.Want) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.adopted
@@ -221,8 +222,8 @@ func (r *RunAccount) adoptedHold(w agent.Want) (*hold, agent.Want) {
 	return old, w
 }
 
-// Resume implements agent.Account.
-func (r *RunAccount) Resume(c agent.Cost) agent.AccountHold {
+// Resume implements spending.Account.
+func (r *RunAccount) Resume(c agent.Cost) spending.AccountHold {
 	r.op <- struct{}{}
 	defer r.unlock()
 	h := &hold{r: r, c: counted(c), day: r.rows[len(r.rows)-1].Day}
@@ -238,7 +239,7 @@ func (r *RunAccount) Resume(c agent.Cost) agent.AccountHold {
 }
 
 // request returns what is asked of the ledger.
-func (r *RunAccount) request(w agent.Want, old *hold, l Limits, now time.Time) *Reserve {
+func (r *RunAccount) request(w spending.Want, old *hold, l Limits, now time.Time) *Reserve {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q := &Reserve{Day: l.Day(now), Least: l.limited(w.Least), Enough: l.limited(w.Enough), Most: w.Most, Kept: r.kept, Limits: l}
@@ -256,7 +257,7 @@ func (r *RunAccount) request(w agent.Want, old *hold, l Limits, now time.Time) *
 
 // try asks the ledger for a reservation, and writes what was settled. If the ledger cannot be
 // written, it stops the drive.
-func (r *RunAccount) try(ctx context.Context, w agent.Want, old *hold, last bool) (res Booked, q *Reserve, err error) {
+func (r *RunAccount) try(ctx context.Context, w spending.Want, old *hold, last bool) (res Booked, q *Reserve, err error) {
 	if err := r.lock(ctx); err != nil {
 		return res, nil, err
 	}
@@ -275,7 +276,7 @@ func (r *RunAccount) try(ctx context.Context, w agent.Want, old *hold, last bool
 }
 
 // granted returns a reservation that was made, and ends the one that it replaces.
-func (r *RunAccount) granted(w agent.Want, old *hold, res Booked, day string) *hold {
+func (r *RunAccount) granted(w spending.Want, old *hold, res Booked, day string) *hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := &hold{r: r, day: day, c: counted(res.Granted), keep: w.Keep, syncs: r.syncs}
@@ -335,7 +336,7 @@ func (r *RunAccount) unwritten() ([]settlement, []Row) {
 
 func notNegative(c agent.Cost) agent.Cost { return c.Max(agent.Cost{}) }
 
-// Settle implements agent.AccountHold.
+// Settle implements spending.AccountHold.
 func (h *hold) Settle(spent agent.Cost) {
 	r := h.r
 	r.mu.Lock()
@@ -442,4 +443,4 @@ func (r *RunAccount) balanced(rows []Row, spent, held agent.Cost) []Row {
 	return rows
 }
 
-var _ agent.Account = (*RunAccount)(nil)
+var _ spending.Account = (*RunAccount)(nil)

@@ -15,6 +15,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/settings"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/internal/testkit/sample"
@@ -65,11 +66,11 @@ func (r replica) open(o account.Opening) *account.RunAccount {
 func tokens(n int64) agent.Cost { return agent.Cost{Tokens: n} }
 
 // exactly asks for n tokens, no less.
-func exactly(n int64) agent.Want {
-	return agent.Want{Least: tokens(n), Enough: tokens(n), Most: tokens(n)}
+func exactly(n int64) spending.Want {
+	return spending.Want{Least: tokens(n), Enough: tokens(n), Most: tokens(n)}
 }
 
-func reserve(t testing.TB, r *account.RunAccount, w agent.Want) agent.AccountHold {
+func reserve(t testing.TB, r *account.RunAccount, w spending.Want) spending.AccountHold {
 	t.Helper()
 	_, h, err := r.Reserve(t.Context(), w, nil)
 	if err != nil {
@@ -90,7 +91,7 @@ func wantUse(t testing.TB, s *sqlstore.Store, day string, spent, held int64) {
 func today() string { return time.Now().UTC().Format(time.DateOnly) }
 
 // wantRefused wants an error of the account, after a wait or at once.
-func wantRefused(t testing.TB, r *account.RunAccount, w agent.Want, limit string, wait time.Duration) {
+func wantRefused(t testing.TB, r *account.RunAccount, w spending.Want, limit string, wait time.Duration) {
 	t.Helper()
 	began := time.Now()
 	_, _, err := r.Reserve(t.Context(), w, nil)
@@ -180,7 +181,7 @@ func TestC_07_RunAccount(t *testing.T) {
 		defer b.Close()
 		reserve(t, a, exactly(80))
 		began := time.Now()
-		c, _, err := b.Reserve(t.Context(), agent.Want{Least: tokens(5), Enough: tokens(30), Most: tokens(50)}, nil)
+		c, _, err := b.Reserve(t.Context(), spending.Want{Least: tokens(5), Enough: tokens(30), Most: tokens(50)}, nil)
 		if err != nil || c.Tokens != 20 || time.Since(began) != 30*time.Second {
 			t.Errorf("%v, %v after %v, want 20 after 30s", c, err, time.Since(began))
 		}
@@ -255,7 +256,7 @@ func TestC_07_RunAccount(t *testing.T) {
 	})
 	test("work elsewhere keeps its part from owner to owner", func(t *testing.T) {
 		s, on := replicas(t, 2, 1000, 0)
-		part := agent.Want{Least: tokens(1), Enough: tokens(1), Most: agent.NoLimit(), Part: true}
+		part := spending.Want{Least: tokens(1), Enough: tokens(1), Most: agent.NoLimit(), Part: true}
 		a := on[0].open(opening("t", 1))
 		defer a.Close()
 		if c, _, err := a.Reserve(t.Context(), part, nil); err != nil || c != (agent.Cost{Tokens: 250, Micros: agent.Unlimited}) {
@@ -333,7 +334,7 @@ func anyHistory(t *testing.T, seed uint64) {
 				r := on[rnd.IntN(3)].open(o)
 				for range rnd.IntN(6) {
 					n := 1 + rnd.Int64N(60)
-					c, hold, err := r.Reserve(t.Context(), agent.Want{Least: tokens(1 + n/4), Enough: tokens(1 + n/2), Most: tokens(1 + n)}, nil)
+					c, hold, err := r.Reserve(t.Context(), spending.Want{Least: tokens(1 + n/4), Enough: tokens(1 + n/2), Most: tokens(1 + n)}, nil)
 					if agent.AsError(err) != nil {
 						continue
 					}

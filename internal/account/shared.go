@@ -10,6 +10,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -180,9 +181,9 @@ func (p *Purse) lock(ctx context.Context) error {
 
 func (p *Purse) unlock() { <-p.changes }
 
-// Draw implements agent.Source. If the other runs hold what is missing, it waits for a limited time if wait
+// Draw implements spending.Source. If the other runs hold what is missing, it waits for a limited time if wait
 // is set.
-func (p *Purse) Draw(ctx context.Context, w agent.Want, wait bool) (agent.Cost, error) {
+func (p *Purse) Draw(ctx context.Context, w spending.Want, wait bool) (agent.Cost, error) {
 	until := time.Now().Add(maxWait)
 	for {
 		c, short, err := p.draw(ctx, w)
@@ -209,7 +210,7 @@ type shortage struct {
 
 // exceeded returns the error for what the agent needs at least.
 func (s *shortage) exceeded(id string, need agent.Cost) *agent.Error {
-	limit, unit, name, format := limitOf(s.of), " USD", agent.LimitMaxCost, agent.Dollars
+	limit, unit, name, format := limitOf(s.of), " USD", agent.LimitMaxCost, spending.Dollars
 	value, spent, held, wants := limit.Micros, s.all.Spent.Micros, s.all.Held.Micros, need.Micros
 	if !free(limit, s.all.Spent, s.all.Held, agent.Cost{}).Covers(agent.Cost{Tokens: need.Tokens}) {
 		unit, name, format = " tokens", agent.LimitMaxTokens, func(n int64) string { return strconv.FormatInt(n, 10) }
@@ -229,7 +230,7 @@ func (s *shortage) exceeded(id string, need agent.Cost) *agent.Error {
 }
 
 // draw draws w of all budgets that the run was caused in, or nothing.
-func (p *Purse) draw(ctx context.Context, w agent.Want) (c agent.Cost, short *shortage, err error) {
+func (p *Purse) draw(ctx context.Context, w spending.Want) (c agent.Cost, short *shortage, err error) {
 	if err := p.lock(ctx); err != nil {
 		return c, nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -93,11 +94,11 @@ func usedTokens(used int64, limit *int64) string {
 func usedMoney(used int64, limit *float64) string {
 	switch {
 	case limit != nil:
-		return agent.Dollars(used) + "/" + agent.Dollars(agent.Micros(*limit))
+		return spending.Dollars(used) + "/" + spending.Dollars(agent.Micros(*limit))
 	case used == 0:
 		return "-"
 	}
-	return agent.Dollars(used)
+	return spending.Dollars(used)
 }
 
 // inColumns are the limits that have columns of their own.

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/internal/spending"
 )
 
 // maxDays is the most days before now that a time may be given as.
@@ -110,7 +110,7 @@ func (s *Shell) Costs(ctx context.Context, q CostsQuery) error {
 		}
 		n := func(n int64) string { return strconv.FormatInt(n, 10) }
 		return []string{
-			cmp.Or(line(c.GetKey()), "-"), mark + agent.Dollars(sp.GetCostMicros()), mark + n(sp.GetInputTokens()), n(sp.GetCachedInputTokens()), n(sp.GetCacheWriteTokens()),
+			cmp.Or(line(c.GetKey()), "-"), mark + spending.Dollars(sp.GetCostMicros()), mark + n(sp.GetInputTokens()), n(sp.GetCachedInputTokens()), n(sp.GetCacheWriteTokens()),
 			mark + n(sp.GetOutputTokens()), n(sp.GetReasoningTokens()), n(sp.GetModelCalls()), n(sp.GetToolCalls()), costPart(c.GetEstimated()), costPart(c.GetClaimed()),
 		}
 	})
@@ -125,5 +125,5 @@ func costPart(sp *teamv1.Spent) string {
 	if sp == nil {
 		return "-"
 	}
-	return agent.Dollars(sp.GetCostMicros())
+	return spending.Dollars(sp.GetCostMicros())
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 )
 
 // Halt halts a subject of the server and prints what that has stopped. It returns ErrFailed if a
@@ -41,7 +41,7 @@ func (s *Shell) Halt(ctx context.Context, req *teamv1.HaltRequest) error {
 
 // receipt prints what a halt has stopped, and what may still be running on other servers.
 func (s *Shell) receipt(resp *teamv1.HaltResponse) error {
-	if _, err := fmt.Fprintf(s.Out, "%s is halted\n", agent.HaltSubject(resp.GetHalt())); err != nil {
+	if _, err := fmt.Fprintf(s.Out, "%s is halted\n", inforce.Describe(resp.GetHalt())); err != nil {
 		return err
 	}
 	if len(resp.GetTasks()) == 0 {
@@ -81,7 +81,7 @@ func (s *Shell) EndHalt(ctx context.Context, req *teamv1.ResumeRequest) error {
 	if resp.GetHalt() == nil {
 		became = "was not halted"
 	}
-	_, err = fmt.Fprintf(s.Out, "%s %s\n", agent.HaltSubject(subject), became)
+	_, err = fmt.Fprintf(s.Out, "%s %s\n", inforce.Describe(subject), became)
 	return err
 }
 

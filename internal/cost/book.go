@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -47,7 +48,7 @@ func (b *Book) Apply(ev *teamv1.Event) []Sum {
 		b.step(scope, ev.GetAgent()).decides = true
 	case *teamv1.Event_Started:
 		s := b.step(scope, ev.GetAgent())
-		lost := b.add(ev, s, agent.LostOn(s.reserved))
+		lost := b.add(ev, s, spending.LostOn(s.reserved))
 		s.path, s.model, s.reserved = ev.GetAgent(), k.Started.GetModel(), k.Started.GetReserved()
 		return lost
 	case *teamv1.Event_Retried:
@@ -87,7 +88,7 @@ func (b *Book) End(ev *teamv1.Event) []Sum {
 	left := agent.LessSpent(ev.GetEnded().GetSpent(), b.booked)
 	var sums []Sum
 	for _, scope := range slices.Sorted(maps.Keys(b.steps)) { // interrupted with the run
-		lost := agent.LostOn(b.steps[scope].reserved)
+		lost := spending.LostOn(b.steps[scope].reserved)
 		if lost != nil && agent.CostOf(left).Covers(agent.CostOf(lost)) && left.GetModelCalls() >= lost.GetModelCalls() {
 			left = agent.LessSpent(left, lost)
 			sums = b.sum(sums, ev, scope, b.steps[scope], lost)

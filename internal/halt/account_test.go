@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -48,7 +49,7 @@ func (ofAcme) HaltNames(_ context.Context, kind teamv1.HaltKind) ([]string, bool
 func (ofAcme) AccountOf(string) string { return "acme" }
 
 func serve(s halt.Store) *halt.Service {
-	k := halt.NewKeeper(s, agent.NewHalts(), "this", func() {}, zap.NewNop())
+	k := halt.NewKeeper(s, inforce.New(), "this", func() {}, zap.NewNop())
 	return halt.NewService(halt.Config{Store: s, Keeper: k, Tasks: canceled{}, Names: ofAcme{}, Clock: time.Now})
 }
 

@@ -12,10 +12,10 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // shared is a store that has a second replica, which is behind until it is caught up.
@@ -66,7 +66,7 @@ func (nothing) Halted(context.Context, a2a.Key) (*teamv1.HaltedTask, error) {
 type rig struct {
 	*testing.T
 	store   *shared
-	halts   *agent.Halts
+	halts   *inforce.Halts
 	keeper  *halt.Keeper
 	service *halt.Service
 	ctx     context.Context // of a manager
@@ -74,7 +74,7 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	s := &shared{Store: memstore.Open(t), other: 1 << 60}
-	halts := agent.NewHalts()
+	halts := inforce.New()
 	k := halt.NewKeeper(s, halts, "this", func() {}, zap.NewNop())
 	return &rig{
 		T: t, store: s, halts: halts, keeper: k, ctx: a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.EveryPermission}),
@@ -95,7 +95,7 @@ func (r *rig) halt() *teamv1.HaltResponse {
 func TestKeeper_Settles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		use, _, err := r.halts.Begin(t.Context(), "1", agent.Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{{"m"}}})
+		use, _, err := r.halts.Begin(t.Context(), "1", inforce.Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{{"m"}}})
 		if err != nil {
 			t.Fatal(err)
 		}

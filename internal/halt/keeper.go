@@ -6,8 +6,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/logs"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // pollEvery is how often a Keeper looks for changes, in case a notification was lost.
@@ -17,7 +17,7 @@ const pollEvery = time.Second
 // use.
 type Keeper struct {
 	store   Store
-	halts   *agent.Halts
+	halts   *inforce.Halts
 	replica string
 	wake    func()
 	log     *zap.Logger
@@ -29,7 +29,7 @@ type Keeper struct {
 
 // NewKeeper returns a keeper that applies the halts in a store to halts, in the name of a replica. wake
 // is called when runs may have become due; it must not block. log may not be nil.
-func NewKeeper(store Store, halts *agent.Halts, replica string, wake func(), log *zap.Logger) *Keeper {
+func NewKeeper(store Store, halts *inforce.Halts, replica string, wake func(), log *zap.Logger) *Keeper {
 	return &Keeper{store: store, halts: halts, replica: replica, wake: wake, log: log, busy: make(chan struct{}, 1), stopped: map[int64][]Task{}}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -105,7 +106,7 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 	if err := s.c.Store.Halt(Record(ctx, h), h, mayChange(who)); err != nil {
 		return nil, storeError(err)
 	}
-	s.c.Log.Warn("halted", zap.String("subject", agent.HaltSubject(h)), zap.String("by", h.GetBy()), zap.String("reason", h.GetReason()), zap.Bool("pause", h.GetPause()))
+	s.c.Log.Warn("halted", zap.String("subject", inforce.Describe(h)), zap.String("by", h.GetBy()), zap.String("reason", h.GetReason()), zap.Bool("pause", h.GetPause()))
 	held, err := s.c.Store.HeldBehind(ctx, h.GetVersion(), s.c.Keeper.replica, maxTasks)
 	if err != nil {
 		return nil, a2a.StoreError("", err)
@@ -134,7 +135,7 @@ func Record(ctx context.Context, h *teamv1.Halt) context.Context {
 	if h.GetAccount() != "" {
 		details["account"] = h.GetAccount()
 	}
-	return audit.Record(ctx, h.GetAt().AsTime(), "halt", agent.HaltSubject(h), details)
+	return audit.Record(ctx, h.GetAt().AsTime(), "halt", inforce.Describe(h), details)
 }
 
 // storeError returns an error of a change of halts for the caller.
@@ -391,14 +392,14 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 		return nil, err
 	}
 	of := &teamv1.Halt{Kind: req.GetKind(), Name: req.GetName(), Account: made}
-	h, err := s.c.Store.EndHalt(audit.Record(ctx, s.c.Clock(), "resume", agent.HaltSubject(of), nil), req.GetKind(), KeyOf(of), mayChange(who))
+	h, err := s.c.Store.EndHalt(audit.Record(ctx, s.c.Clock(), "resume", inforce.Describe(of), nil), req.GetKind(), KeyOf(of), mayChange(who))
 	if err != nil {
 		return nil, storeError(err)
 	}
 	if h == nil {
 		return &teamv1.ResumeResponse{}, nil
 	}
-	s.c.Log.Warn("resumed", zap.String("subject", agent.HaltSubject(h)), zap.String("by", who.Owner()))
+	s.c.Log.Warn("resumed", zap.String("subject", inforce.Describe(h)), zap.String("by", who.Owner()))
 	if err := s.c.Keeper.Refresh(ctx); err != nil {
 		return nil, a2a.StoreError("", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -238,7 +239,7 @@ func (v *View) Text(seq int64) *a2av1.Message { return v.texts.At(seq) }
 
 // start begins an attempt. One that was open was interrupted, and what it may have cost is booked.
 func (v *View) start(n *Node, ev *teamv1.Event, s *teamv1.Started) {
-	if lost := agent.LostOn(n.reserved); lost != nil {
+	if lost := spending.LostOn(n.reserved); lost != nil {
 		n.spent = agent.AddSpent(n.spent, lost)
 		if a := n.last(); a != nil {
 			a.Ended, a.Spent = ev.GetTime(), lost

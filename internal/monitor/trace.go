@@ -11,6 +11,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -150,7 +151,7 @@ func addByModel(models map[string]*teamv1.Spent, n *journal.Node) {
 		}
 		spent := a.Spent
 		if spent == nil && a.Error == nil {
-			spent = agent.LostOn(started.GetReserved())
+			spent = spending.LostOn(started.GetReserved())
 		}
 		models[model] = agent.AddSpent(spentOr(models[model]), spent)
 		rest = agent.LessSpent(rest, spent)

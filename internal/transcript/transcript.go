@@ -11,6 +11,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -318,7 +319,7 @@ func cost(s *teamv1.Spent) string {
 		words = append(words, fmt.Sprintf("%s%d tokens", about, c.Tokens))
 	}
 	if s.GetCostMicros() > 0 {
-		words = append(words, about+agent.Dollars(s.GetCostMicros())+" USD")
+		words = append(words, about+spending.Dollars(s.GetCostMicros())+" USD")
 	}
 	return strings.Join(words, "  ")
 }

@@ -8,6 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -26,7 +27,7 @@ type Stop struct {
 // control gives running tasks commands, and waits for their effect.
 type control struct {
 	tasks    tasks
-	halts    *agent.Halts
+	halts    *inforce.Halts
 	wake     func(root string)
 	clock    func() time.Time
 	patience time.Duration // how long it waits at most

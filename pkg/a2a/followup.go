@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/forms"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -188,9 +189,9 @@ func (b *inbox) inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 func (b *inbox) read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (err error) {
 	switch {
 	case q.GetBudget() != nil:
-		a.Grant, err = agent.ReadGrant(q.GetBudget(), m)
+		a.Grant, err = forms.ReadGrant(q.GetBudget(), m)
 	case q.GetApproval() != nil:
-		a.Approval, err = agent.ReadApproval(q.GetApproval(), m)
+		a.Approval, err = forms.ReadApproval(q.GetApproval(), m)
 		rules, plan := q.GetApproval().GetPlan(), a.GetApproval().GetArguments()
 		if err == nil && rules != nil && plan != "" && b.CheckPlan != nil {
 			if err = b.CheckPlan(rules, plan); err != nil {
@@ -198,7 +199,7 @@ func (b *inbox) read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (
 			}
 		}
 	case q.GetToolQuestion() != nil:
-		a.ToolAnswer, err = agent.ReadToolAnswer(q.GetToolQuestion(), m)
+		a.ToolAnswer, err = forms.ReadToolAnswer(q.GetToolQuestion(), m)
 	}
 	return err
 }

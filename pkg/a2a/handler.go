@@ -13,6 +13,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -54,7 +55,7 @@ type Config struct {
 	Audit func(ctx context.Context, action, subject string, details map[string]string) context.Context
 	// Halts has the halts in force. A message that one of them covers is refused with HALTED. If Halts is
 	// nil, no message is refused.
-	Halts *agent.Halts
+	Halts *inforce.Halts
 	// Memory is the budget of what the streams of tasks keep in memory. If it is nil, that has no limit.
 	Memory *inflight.Budget
 	// Wake tells the engine that the run of this root task has work to do. It may be called more

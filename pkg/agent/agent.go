@@ -1,8 +1,13 @@
-// Package agent defines the contracts that all other packages build on: the Agent interface, the
-// Run that an agent works in, models, tools and middlewares, and the errors they return.
+// Package agent defines the contracts that all other packages build on. An author needs five types:
 //
-// An agent is anything that describes itself, processes a message and reports its health: a Go
-// function, a model with tools, an agent on another server, or a team of agents.
+//   - [Agent] answers messages: a Go function (see [Func]), a model with tools, an agent on another
+//     server, or a team of agents.
+//   - [Run] is what all that works for one task shares. It travels in the context; see [From].
+//   - [Model] is a model of a provider, of which an agent asks turns.
+//   - [Tool] is what a model may call.
+//   - [Error] is an error that callers see, with a reason that docs/errors.md lists.
+//
+// The other types are optional interfaces of these, and what their methods take and return.
 package agent
 
 import (

@@ -246,3 +246,43 @@ func FromProto(p *teamv1.Error) *Error {
 	}
 	return &Error{Reason: p.Reason, Code: Code(p.Code), Message: p.Message, Retry: p.Retry, Details: p.Details}
 }
+
+// Keys in the Details of an error that reports an exceeded limit, and values of them.
+const (
+	// DetailLimit is the key of the limit's name, such as max_tokens, max_cost or max_steps.
+	DetailLimit = "limit"
+	// DetailValue is the key of the limit's value: tokens, USD, or a count.
+	DetailValue = "value"
+	// DetailSetBy is the key of the path of the agent that set the limit, or of SetByCaller.
+	DetailSetBy = "set_by"
+	// DetailAccount is the key of the account, if the limit is one of an account. DetailPrincipal is that
+	// of the principal, if it is one of each principal of the account.
+	DetailAccount   = "account"
+	DetailPrincipal = "principal"
+	// LimitMaxTokens and LimitMaxCost are the values of DetailLimit for the limits of a budget.
+	LimitMaxTokens = "max_tokens"
+	LimitMaxCost   = "max_cost"
+	// SetByCaller is the value of DetailSetBy if the limit is what the caller's budget has left.
+	SetByCaller = "caller"
+	// SetByAccount is the value of DetailSetBy if the limit is one of the account.
+	SetByAccount = "account"
+)
+
+// Binds reports whether err is about a limit that holds for the agent at path as a whole: the
+// agent's own, one above it, the caller's, or the account's. The agent then cannot continue. If Binds returns
+// false, err is, for the agent, like any other failure of a member. It considers the limits on
+// the budget, steps, turns and delegations, but not on hand-offs.
+func Binds(err *Error, path string) bool {
+	if err == nil {
+		return false
+	}
+	by := err.Details[DetailSetBy]
+	switch err.Reason {
+	case ReasonBudgetExceeded, ReasonMaxIterations, ReasonMaxDelegations:
+	case ReasonAccountLimit:
+		return by == SetByAccount
+	default:
+		return false
+	}
+	return by == SetByCaller || by != "" && (by == path || strings.HasPrefix(path, by+"/"))
+}

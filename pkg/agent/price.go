@@ -27,13 +27,23 @@ type TaskPricer interface {
 	TaskCost() int64
 }
 
-// Micros converts an amount in USD to millionths of a USD, rounded to the nearest.
-func Micros(usd float64) int64 { return microsOf(usd) }
+// Micros converts USD to millionths of a USD, rounded to the nearest. Amounts that exceed an
+// int64 become Unlimited; NaN and negative amounts become 0.
+func Micros(usd float64) int64 {
+	switch m := math.Round(usd * 1e6); {
+	case !(m > 0): // also NaN
+		return 0
+	case m >= math.MaxInt64:
+		return Unlimited
+	default:
+		return int64(m)
+	}
+}
 
 // MicrosPerMillion converts a price in USD per million tokens to millionths of a USD per million
 // tokens, the unit of Price. It rounds up.
 func MicrosPerMillion(usd float64) int64 {
-	return microsOf(math.Ceil(usd*1e6-1e-6) / 1e6) // ignore rounding errors of float64, such as 2.0000000001
+	return Micros(math.Ceil(usd*1e6-1e-6) / 1e6) // ignore rounding errors of float64, such as 2.0000000001
 }
 
 // Usage is the number of tokens of a turn, as a provider counts them.
@@ -156,3 +166,6 @@ func (p Price) Affords(micros, input int64) int64 {
 	}
 	return left.Int64()
 }
+
+// Unlimited is the value of a field of Cost that stands for a limit and is not limited.
+const Unlimited = math.MaxInt64

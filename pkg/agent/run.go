@@ -39,8 +39,6 @@ type Run struct {
 	Memory Memory
 	// Detacher starts detached tasks. If it is nil, the run cannot start any.
 	Detacher Detacher
-	// Halts keep work from beginning that is halted. If it is nil, nothing is.
-	Halts *Halts
 	// Spans are the spans of the run. If it is nil, the run has none.
 	Spans Spans
 	// CallMemory waits until there is memory for bytes of content of a call; BeginCall and LargeAnswer call it.

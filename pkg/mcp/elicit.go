@@ -16,6 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/forms"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -61,7 +63,7 @@ func (s *Server) options() *mcp.ClientOptions {
 }
 
 // passQuestions returns a handler of requests that passes the questions of the server on as they are. The library would also
-// check the answers, which agent.ReadToolAnswer has done, and fail for a schema with a pattern that Go cannot read.
+// check the answers, which forms.ReadToolAnswer has done, and fail for a schema with a pattern that Go cannot read.
 func (s *Server) passQuestions(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if q, ok := req.(*mcp.ElicitRequest); ok {
@@ -285,7 +287,7 @@ func (a *asking) begin(ctx context.Context) (*teamv1.ToolResult, *agent.ToolAsk,
 	if err != nil {
 		return nil, nil, err
 	}
-	use, life, err := agent.From(ctx).Halts.Begin(life, "", agent.Subject{
+	use, life, err := inforce.Of(ctx).Begin(life, "", inforce.Subject{
 		Kind: teamv1.HaltKind_HALT_KIND_TOOL, Names: [][]string{{t.spec.Name, t.ToolSet()}},
 	})
 	if err != nil {
@@ -490,7 +492,7 @@ func (t *tool) question(p *mcp.ElicitParams) (*teamv1.ToolQuestion, error) {
 	case (p.Mode == "url") != (p.URL != "") && p.Mode != "":
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "a question has a url exactly if its mode is url"}
 	}
-	if _, err := agent.ParseToolForm(q); err != nil {
+	if _, err := forms.ParseToolForm(q); err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
 	q.Hash = agent.HashOf(q.GetMessage(), q.GetSchema(), q.GetUrl())
@@ -501,7 +503,7 @@ func (t *tool) question(p *mcp.ElicitParams) (*teamv1.ToolQuestion, error) {
 func resultOf(a *teamv1.ToolAnswer) *mcp.ElicitResult {
 	switch a.GetAction() {
 	case teamv1.ToolAnswer_ACTION_ACCEPT:
-		return &mcp.ElicitResult{Action: "accept", Content: agent.ToolContent(a)}
+		return &mcp.ElicitResult{Action: "accept", Content: forms.ToolContent(a)}
 	case teamv1.ToolAnswer_ACTION_DECLINE:
 		return &mcp.ElicitResult{Action: "decline"}
 	case teamv1.ToolAnswer_ACTION_CANCEL, teamv1.ToolAnswer_ACTION_UNSPECIFIED:

@@ -17,6 +17,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/forms"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
 )
@@ -186,7 +188,7 @@ func (p *person) asks() *agent.ToolAsk {
 func (p *person) answer(text string) {
 	p.t.Helper()
 	ask := p.asked[len(p.asked)-1]
-	a, err := agent.ReadToolAnswer(ask.Question, agent.NewMessage(text))
+	a, err := forms.ReadToolAnswer(ask.Question, agent.NewMessage(text))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -513,14 +515,15 @@ func TestElicitationRequired(t *testing.T) {
 func TestElicitationHalted(t *testing.T) {
 	askers(t, func(t *testing.T, c mcp.Config, _ bool) {
 		p := begin(t, start(t, c), "ask")
-		run := &agent.Run{Root: "r", Halts: agent.NewHalts()}
-		ctx := agent.With(t.Context(), run)
+		halts := inforce.New()
+		use, ctx := halts.Run(agent.With(t.Context(), &agent.Run{Root: "r"}), &inforce.Run{Task: "r", Stop: func(*teamv1.Halt) {}, Changed: func() {}})
+		defer use.End()
 		if _, ask, err := p.tool.CallAsking(ctx, p.call); ask == nil {
 			t.Fatal(err)
 		} else {
 			p.asked = append(p.asked, ask)
 		}
-		run.Halts.Set(1, []*teamv1.Halt{{Version: 1, Kind: teamv1.HaltKind_HALT_KIND_TOOL, Name: "web"}})
+		halts.Set(1, []*teamv1.Halt{{Version: 1, Kind: teamv1.HaltKind_HALT_KIND_TOOL, Name: "web"}})
 		p.answer("3")
 		if r, ask, err := p.tool.CallAsking(ctx, p.call); agent.AsError(err) == nil || agent.AsError(err).Reason != agent.ReasonHalted {
 			t.Errorf("%v %v %v", r, ask, err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/forms"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
 )
@@ -123,7 +124,7 @@ func TestPatternsThatGoCannotRead(t *testing.T) {
 	c.Elicit = &mcp.Elicit{}
 	p := begin(t, start(t, c), "ask")
 	q := p.asks().Question
-	if _, err := agent.ReadToolAnswer(q, agent.NewMessage(`{"word":"a"}`)); err == nil {
+	if _, err := forms.ReadToolAnswer(q, agent.NewMessage(`{"word":"a"}`)); err == nil {
 		t.Error("a word that is too short is accepted")
 	}
 	p.answer(`{"word":"abc1"}`)

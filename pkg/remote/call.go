@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/forms"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -139,7 +140,7 @@ func (c *call) approval(theirs *teamv1.ApprovalRequest) *teamv1.ApprovalRequest 
 // toolQuestion returns a question that a peer's tool asks as ours; nil for nil. The call is made by an
 // agent below us. It returns nil as well if answers cannot be checked here; the peer checks them then.
 func (c *call) toolQuestion(theirs *teamv1.ToolQuestion) *teamv1.ToolQuestion {
-	if _, err := agent.ParseToolForm(theirs); err != nil || theirs == nil {
+	if _, err := forms.ParseToolForm(theirs); err != nil || theirs == nil {
 		return nil
 	}
 	ours := proto.CloneOf(theirs)

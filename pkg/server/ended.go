@@ -14,9 +14,9 @@ import (
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/halt"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
-	"github.com/agentteams/team-server/pkg/agent"
 )
 
 const (
@@ -235,7 +235,7 @@ func (e *ender) halt(ctx context.Context, owner string, h *teamv1.Halt, pause bo
 
 // resume ends a halt.
 func (e *ender) resume(ctx context.Context, h *teamv1.Halt) error {
-	_, err := e.store.EndHalt(audit.Record(ctx, e.store.Now(), "resume", agent.HaltSubject(h), nil), h.GetKind(), h.GetName(), unchanged(h))
+	_, err := e.store.EndHalt(audit.Record(ctx, e.store.Now(), "resume", inforce.Describe(h), nil), h.GetKind(), h.GetName(), unchanged(h))
 	if err == nil {
 		e.log.Info("tasks of an owner are no longer halted", zap.String("owner", h.GetName()))
 	}

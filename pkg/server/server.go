@@ -25,6 +25,7 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/halt"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/monitor"
 	"github.com/agentteams/team-server/internal/push"
@@ -268,7 +269,7 @@ func newCore(c *Config, now *settings.Snapshot) (core, error) {
 	})
 	budget := inflight.New(memorySize(now), accounts.Weight)
 	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})
-	halts := agent.NewHalts()
+	halts := inforce.New()
 	h := a2a.NewHandler(a2a.Config{
 		Settings: live, Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Pushes: c.Store,
 		Halts: halts, Memory: budget, Wake: e.Wake, Version: c.Version, Clock: c.Store.Now, Extended: c.ExtendedCards, CheckPlan: workflow.CheckPlan,

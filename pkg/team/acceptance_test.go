@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/allowance"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/broadcast"
@@ -198,7 +199,7 @@ func TestC_21_AcceptLimits(t *testing.T) {
 	if r.err != nil || r.text() != "fine" {
 		t.Fatalf("it answered %q (%v)", r.text(), r.err)
 	}
-	if got := agent.CountsOn(r.events)[agent.CountSteps]; got != 1 {
+	if got := allowance.CountsOn(r.events)[allowance.Steps]; got != 1 {
 		t.Errorf("%d steps are on record", got)
 	}
 	for _, ev := range r.events {

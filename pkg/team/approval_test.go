@@ -13,6 +13,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/forms"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -265,7 +266,7 @@ func TestApproval_Answers(t *testing.T) {
 		{"maybe", "is not a decision"}, {"approved", "is not a decision"}, {"edit:", "has no arguments"}, {"edit: [1]", "not a JSON object"}, {"edit: {", "not a JSON object"},
 		{"edit: null", "not a JSON object"}, {"approve: only 5", "text after the decision"}, {"yes: {}", "text after the decision"}, {"reject: " + strings.Repeat("x", 1001), "at most 1000"}, {"", "is not a decision"},
 	} {
-		if a, err := agent.ReadApproval(r, agent.NewMessage(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if a, err := forms.ReadApproval(r, agent.NewMessage(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q: %v, %v", tt.text, a, err)
 		}
 	}
@@ -273,7 +274,7 @@ func TestApproval_Answers(t *testing.T) {
 		" Approve ": teamv1.Approval_DECISION_APPROVE, "yes": teamv1.Approval_DECISION_APPROVE, "APPROVE ALL": teamv1.Approval_DECISION_APPROVE_ALL,
 		"no": teamv1.Approval_DECISION_REJECT, "reject: because: so": teamv1.Approval_DECISION_REJECT, `edit: {"a": ": "}`: teamv1.Approval_DECISION_APPROVE,
 	} {
-		a, err := agent.ReadApproval(r, agent.NewMessage(text))
+		a, err := forms.ReadApproval(r, agent.NewMessage(text))
 		if err != nil || a.GetDecision() != want {
 			t.Errorf("%q: %v, %v", text, a, err)
 		}
@@ -313,7 +314,7 @@ func TestS_62_AnswersAboutPlans(t *testing.T) {
 		{agent.NewMessage(`{"why": "steps"}`), 0, "", "is not a decision; answer"},
 		{agent.NewMessage("edit: {"), 0, "", "not a JSON object"},
 	} {
-		a, err := agent.ReadApproval(r, c.m)
+		a, err := forms.ReadApproval(r, c.m)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%v: %v, want %q", c.m, err, c.err)
@@ -324,7 +325,7 @@ func TestS_62_AnswersAboutPlans(t *testing.T) {
 			t.Errorf("%v: %v, %v", c.m, a, err)
 		}
 	}
-	if _, err := agent.ReadApproval(&teamv1.ApprovalRequest{Tool: "t"}, data(plan)); err == nil {
+	if _, err := forms.ReadApproval(&teamv1.ApprovalRequest{Tool: "t"}, data(plan)); err == nil {
 		t.Error("a plan approves a tool call")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/allowance"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 )
@@ -11,17 +13,17 @@ import (
 // bindBudget returns ctx with the budget of the run: a child of the caller's budget in ctx, bounded
 // by the team's or agent's own limits and what people have granted to them, less what is on record as
 // spent. What members on other servers may still spend after a crash of this process stays reserved,
-// see agent.HeldOn.
+// see spending.HeldOn.
 func (p *process) bindBudget(ctx context.Context) context.Context {
 	if len(p.cfg.Members) > 0 {
 		ctx = agent.WithDepthLimit(ctx, p.limits.maxDepth)
 	}
-	b := agent.BudgetOf(ctx)
+	b := spending.BudgetOf(ctx)
 	if limit := agent.LimitOf(p.cfg.Limits); limit != agent.NoLimit() {
 		recorded := p.req.GetRecorded()
-		b = b.Child(p.Path, limit, agent.BookedOn(recorded)).At(p.req.GetScope()).Holding(agent.HeldOn(recorded))
+		b = b.Child(p.Path, limit, spending.BookedOn(recorded)).At(p.req.GetScope()).Holding(spending.HeldOn(recorded))
 		if p.cfg.Limits.GetOnLimit() == teamv1.OnLimit_ASK {
-			p.asking = b.Asking(p.cfg.Limits.GetAskRoles(), agent.SpentBy(recorded))
+			p.asking = b.Asking(p.cfg.Limits.GetAskRoles(), spending.SpentBy(recorded))
 		}
 	}
 	p.runner.Budget = step.NewBudget(b, p.traits.FinalTurn)
@@ -29,18 +31,18 @@ func (p *process) bindBudget(ctx context.Context) context.Context {
 		return ctx
 	}
 	if left := b.Left(); left != agent.NoLimit() {
-		p.Limit = left.Plus(agent.BookedOn(p.req.GetRecorded()))
+		p.Limit = left.Plus(spending.BookedOn(p.req.GetRecorded()))
 	}
-	return agent.WithBudget(ctx, b)
+	return spending.WithBudget(ctx, b)
 }
 
 // bindCounters returns ctx with the counters that bound the run: those of the callers above, the
 // team's or agent's own limits, and the caller's envelope, less the counts on record.
 func (p *process) bindCounters(ctx context.Context) context.Context {
-	above := agent.AllowanceOf(ctx)
-	if own := agent.CountsOf(p.cfg.Limits).Within(agent.CountsOf(p.req.GetEnvelope())); own != (agent.Counts{}) {
-		above = above.Child(p.Path, own, agent.CountsOn(p.req.GetRecorded()))
-		ctx = agent.WithAllowance(ctx, above)
+	above := allowance.Of(ctx)
+	if own := allowance.CountsOf(p.cfg.Limits).Within(allowance.CountsOf(p.req.GetEnvelope())); own != (allowance.Counts{}) {
+		above = above.Child(p.Path, own, allowance.CountsOn(p.req.GetRecorded()))
+		ctx = allowance.With(ctx, above)
 	}
 	if above == nil {
 		return ctx

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -354,8 +355,8 @@ func (a *auditor) book(scope string, spent *teamv1.Spent, before ...*teamv1.Spen
 // life is one process that works on the run: until the run ends, or the process
 // dies after so many events. It reports whether the run has ended.
 func (a *auditor) life(ctx context.Context, root string, envelope agent.Cost, dies int) (ended bool, err error) {
-	budget := agent.NewBudget("", envelope, agent.BookedOn(a.events)).Holding(agent.HeldOn(a.events))
-	ctx = agent.WithBudget(agent.With(ctx, &agent.Run{Root: crashRoot, Seed: 1}), budget)
+	budget := spending.NewBudget("", envelope, spending.BookedOn(a.events)).Holding(spending.HeldOn(a.events))
+	ctx = spending.WithBudget(agent.With(ctx, &agent.Run{Root: crashRoot, Seed: 1}), budget)
 	var said *teamv1.Spent
 	req := &teamv1.ProcessRequest{AgentId: root, Message: agent.UserMessage("m", "go"), Recorded: a.events[:len(a.events):len(a.events)]}
 	for ev, err := range a.c.root.Process(ctx, req) {
@@ -374,7 +375,7 @@ func (a *auditor) life(ctx context.Context, root string, envelope agent.Cost, di
 			return false, nil
 		}
 	}
-	spent := agent.CostOf(agent.SpentOn(a.events))
+	spent := agent.CostOf(spending.SpentOn(a.events))
 	if !ended && a.answer() {
 		return false, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -259,7 +260,7 @@ func TestC_07_Subtree(t *testing.T) {
 	})
 	t.Run("C-07 the smaller of the caller's and the own one holds", func(t *testing.T) {
 		m, r := model(), newRecord()
-		ctx := agent.WithBudget(t.Context(), agent.NewBudget("", agent.LimitOf(tokens(1000)), agent.Cost{}))
+		ctx := spending.WithBudget(t.Context(), spending.NewBudget("", agent.LimitOf(tokens(1000)), agent.Cost{}))
 		r.process(ctx, nest(t, m, tokens(100_000), tokens(50_000), nil, true), nil)
 		if e := wantReason(t, r.err, agent.ReasonBudgetExceeded); e.Details[agent.DetailSetBy] != agent.SetByCaller || len(m.requests) != 1 {
 			t.Error(e, len(m.requests))
@@ -275,7 +276,7 @@ func TestC_07_Subtree(t *testing.T) {
 	})
 	t.Run("C-07 when nothing is left no delegation begins", func(t *testing.T) {
 		m, r := model(), newRecord()
-		ctx := agent.WithBudget(t.Context(), agent.NewBudget("", agent.LimitOf(tokens(1000)), agent.Cost{Tokens: 1000}))
+		ctx := spending.WithBudget(t.Context(), spending.NewBudget("", agent.LimitOf(tokens(1000)), agent.Cost{Tokens: 1000}))
 		r.process(ctx, nest(t, m, nil, nil, nil, false), nil)
 		wantReason(t, r.err, agent.ReasonBudgetExceeded)
 		if events := ofStep(r.events, "1"); len(events) != 1 || events[0].GetEnded().GetOutcome() != teamv1.Outcome_OUTCOME_REJECTED {
@@ -293,7 +294,7 @@ func TestC_07_Subtree(t *testing.T) {
 			}
 			calls := len(m.requests)
 			m.turns = append(m.turns, m.turns...)
-			cut := agent.SpentOn(r.events)
+			cut := spending.SpentOn(r.events)
 			r.process(t.Context(), nest(t, m, tokens(20_000), nil, nil, false), nil)
 			if r.err != nil || r.reply == nil || len(m.requests) < 2 || len(m.requests) > calls+2 {
 				t.Fatalf("after event %d: %v", at, r.err)
@@ -302,7 +303,7 @@ func TestC_07_Subtree(t *testing.T) {
 			if cut.GetEstimated() {
 				want += team.DefaultOutput
 			}
-			if got := agent.SpentOn(r.events); got.GetOutputTokens() != want || got.GetEstimated() != cut.GetEstimated() || !proto.Equal(got, r.reply.GetSpent()) {
+			if got := spending.SpentOn(r.events); got.GetOutputTokens() != want || got.GetEstimated() != cut.GetEstimated() || !proto.Equal(got, r.reply.GetSpent()) {
 				t.Fatalf("after event %d: %v, %v in the reply, %v before the crash", at, got, r.reply.GetSpent(), cut)
 			}
 			interrupted = interrupted || cut.GetEstimated()
@@ -491,7 +492,7 @@ func TestC_07_Finalize(t *testing.T) {
 			if r.err != nil || agent.Text(r.reply.GetMessage()) != "summed up" || len(last.Tools) != 0 || last.MaxOutput < team.LeastOutput {
 				t.Fatalf("limit %d: %v, %d calls, %+v", limit, r.err, len(m.requests), last)
 			}
-			if got := agent.CostOf(agent.SpentOn(r.events)).Tokens; got > limit {
+			if got := agent.CostOf(spending.SpentOn(r.events)).Tokens; got > limit {
 				t.Fatalf("limit %d: spent %d", limit, got)
 			}
 		}
@@ -575,7 +576,7 @@ func TestC_07_DetachedWorkTakesItsPartAlong(t *testing.T) {
 			t.Fatal(at, r.err)
 		}
 		// It shares with the team, which goes on: each has a half.
-		if s := a.begun[len(a.begun)-1]; s.GetBudget().GetOutputTokens() != 500 || agent.PartLimits(s.GetBudget()).GetMaxTokens() != 500 {
+		if s := a.begun[len(a.begun)-1]; s.GetBudget().GetOutputTokens() != 500 || spending.PartLimits(s.GetBudget()).GetMaxTokens() != 500 {
 			t.Error(at, s)
 		}
 		if got := far.told[len(far.told)-1].GetMaxTokens(); got != 500 {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/allowance"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -71,10 +72,10 @@ func TestC_07_CountsOnRecordAreThoseThatWereTaken(t *testing.T) {
 	for _, m := range crashModes {
 		t.Run("C-07 "+m.name, func(t *testing.T) {
 			w := newWorld(t)
-			root := (*agent.Allowance)(nil).Child("above", agent.Counts{1 << 40, 1 << 40, 1 << 40, 1 << 40}, agent.Counts{})
-			ctx := agent.WithAllowance(t.Context(), root)
+			root := (*allowance.Allowance)(nil).Child("above", allowance.Counts{1 << 40, 1 << 40, 1 << 40, 1 << 40}, allowance.Counts{})
+			ctx := allowance.With(t.Context(), root)
 			events := countedRun(ctx, t, m.build(t, w))
-			if got, want := agent.CountsOn(events), root.Used(); got != want || want == (agent.Counts{}) {
+			if got, want := allowance.CountsOn(events), root.Used(); got != want || want == (allowance.Counts{}) {
 				t.Error("on record", got, "taken", want)
 			}
 		})
@@ -89,9 +90,9 @@ func TestC_07_CountsAfterACrash(t *testing.T) {
 		tm := newTeamWith(t, team.Config{ID: "root", Scheduler: batches([]*teamv1.Step{to("a"), to("b")}), Members: members("a", "b"), Registry: d.crew("a", "b"),
 			Limits: &teamv1.Limits{MaxParallel: proto.Int32(1)}})
 		r, n := newRecord(), 0
-		life := func(see func(*teamv1.Event) bool) agent.Counts {
-			root := (*agent.Allowance)(nil).Child("above", agent.Counts{9, 9, 9, 9}, agent.CountsOn(r.events))
-			r.process(agent.WithAllowance(t.Context(), root), tm, see)
+		life := func(see func(*teamv1.Event) bool) allowance.Counts {
+			root := (*allowance.Allowance)(nil).Child("above", allowance.Counts{9, 9, 9, 9}, allowance.CountsOn(r.events))
+			r.process(allowance.With(t.Context(), root), tm, see)
 			return root.Used()
 		}
 		used := life(func(*teamv1.Event) bool { n++; return n < at })
@@ -99,8 +100,8 @@ func TestC_07_CountsAfterACrash(t *testing.T) {
 		if !whole {
 			used = life(nil)
 		}
-		if r.err != nil || used != agent.CountsOn(r.events) || used[agent.CountSteps] != 1 {
-			t.Errorf("C-07 after event %d: %v taken, %v on record, %v", at, used, agent.CountsOn(r.events), r.err)
+		if r.err != nil || used != allowance.CountsOn(r.events) || used[allowance.Steps] != 1 {
+			t.Errorf("C-07 after event %d: %v taken, %v on record, %v", at, used, allowance.CountsOn(r.events), r.err)
 		}
 		if whole {
 			return

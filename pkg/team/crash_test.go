@@ -24,6 +24,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/forms"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -212,9 +213,9 @@ func answerWith(t *testing.T, q *teamv1.Asked, text string) *teamv1.Answered {
 	var err error
 	switch {
 	case q.GetBudget() != nil:
-		a.Grant, err = agent.ReadGrant(q.GetBudget(), a.GetMessage())
+		a.Grant, err = forms.ReadGrant(q.GetBudget(), a.GetMessage())
 	case q.GetApproval() != nil:
-		a.Approval, err = agent.ReadApproval(q.GetApproval(), a.GetMessage())
+		a.Approval, err = forms.ReadApproval(q.GetApproval(), a.GetMessage())
 	}
 	if err != nil {
 		t.Fatal(err)

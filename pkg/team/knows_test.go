@@ -16,6 +16,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -371,7 +372,7 @@ func TestLeft_OfTheCaller(t *testing.T) {
 	} {
 		var d diary
 		m := leads(t, calls(give("a", "one")), says("done"))
-		ctx := agent.WithBudget(t.Context(), agent.NewBudget("", c.above, agent.Cost{}))
+		ctx := spending.WithBudget(t.Context(), spending.NewBudget("", c.above, agent.Cost{}))
 		r := watch(ctx, ledBy(t, m, d.crew("a"), func(l *leader.CoordinatorConfig, cfg *team.Config) { l.Limits, cfg.Limits = c.own, c.own }), "x")
 		if r.err != nil {
 			t.Fatal(name, r.err)

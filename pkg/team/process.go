@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/internal/guards"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
@@ -25,9 +26,9 @@ type process struct {
 	*fold
 	req      *teamv1.ProcessRequest
 	run      *agent.Run
-	gate     *gate         // nil if results are not judged
-	runner   step.Runner   // shared with the goroutines of steps
-	asking   *agent.Budget // the run's own budget, if people may grant more to it
+	gate     *gate            // nil if results are not judged
+	runner   step.Runner      // shared with the goroutines of steps
+	asking   *spending.Budget // the run's own budget, if people may grant more to it
 	listener *agent.Listener
 	yield    func(*teamv1.Event, error) bool
 	emitFunc func(*teamv1.Event) error // the method value p.emitEvent, allocated once

@@ -22,6 +22,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -270,7 +271,7 @@ func randomRuns(t *testing.T, db database, runs int, seed uint64) {
 			}
 		}
 	}
-	t.Logf("%d replicas, %d runs, %d requests, %d kills; %d runs with estimates, %d failed; spent %s USD", replicas, runs, len(llm.Requests()), kills, estimated, failed, agent.Dollars(sum.GetCostMicros()))
+	t.Logf("%d replicas, %d runs, %d requests, %d kills; %d runs with estimates, %d failed; spent %s USD", replicas, runs, len(llm.Requests()), kills, estimated, failed, spending.Dollars(sum.GetCostMicros()))
 }
 
 // startRandom starts servers with one store: two if the store can have several.

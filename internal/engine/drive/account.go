@@ -7,6 +7,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -17,7 +18,7 @@ func (d *drive) openAccount(ctx context.Context) error {
 	if d.Accounts == nil {
 		return nil
 	}
-	o := account.Opening{Claim: d.claim, Spent: agent.CostOf(agent.SpentOn(d.recorded)), Held: agent.HeldOn(d.recorded), Commit: d.commit,
+	o := account.Opening{Claim: d.claim, Spent: agent.CostOf(spending.SpentOn(d.recorded)), Held: spending.HeldOn(d.recorded), Commit: d.commit,
 		Fail: func(err error) error { return d.journalError(d.accountError(err)) },
 	}
 	if d.summary.Started {
@@ -65,7 +66,7 @@ func (d *drive) reserveForRoot(ctx context.Context, a agent.Agent) (err error) {
 	if p, ok := a.(agent.TaskPricer); ok {
 		least.Micros = max(least.Micros, p.TaskCost())
 	}
-	d.hold, err = d.budget.Acquire(ctx, agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true})
+	d.hold, err = d.budget.Acquire(ctx, spending.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true})
 	return err
 }
 
@@ -76,7 +77,7 @@ func (d *drive) settleAccount(ctx context.Context, spent *teamv1.Spent, held age
 		return nil
 	}
 	d.hold = nil
-	all := agent.CostOf(agent.SpentOn(d.recorded)).Max(agent.CostOf(spent))
+	all := agent.CostOf(spending.SpentOn(d.recorded)).Max(agent.CostOf(spent))
 	if err := d.account.Sync(ctx, all, held); err != nil {
 		return d.accountError(err)
 	}
@@ -85,5 +86,5 @@ func (d *drive) settleAccount(ctx context.Context, spent *teamv1.Spent, held age
 
 // parked returns how the run is parked. What it holds of its account is what is on record.
 func (d *drive) parked(ctx context.Context) (a2a.Park, error) {
-	return d.park(), d.settleAccount(ctx, nil, agent.HeldOn(d.recorded))
+	return d.park(), d.settleAccount(ctx, nil, spending.HeldOn(d.recorded))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -50,7 +51,7 @@ func (d *drive) canceledBy(err error) error {
 		err = agent.ErrCanceled
 	}
 	if by := d.canceledByHalt(); by != nil {
-		return agent.HaltedRun(by, err)
+		return inforce.EndedRun(by, err)
 	}
 	if d.stopAt() == 0 {
 		return err

@@ -13,6 +13,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -37,7 +38,7 @@ var _ agent.Detacher = (*drive)(nil)
 // become those that begin with this run.
 func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 	acc := d.successor(s.GetTaskId(), s.GetAgent(), s.GetInput().GetParts())
-	acc.Limits = agent.PartLimits(s.GetBudget())
+	acc.Limits = spending.PartLimits(s.GetBudget())
 	acc.Collaboration = d.accepted.GetCollaboration()
 	acc.Detached = &teamv1.Detached{Parent: d.claim.Root, Member: s.GetMember(), Lead: s.GetLead(), Team: s.GetTeam()}
 	purse, err := d.openPurse(ctx, nil) // if it is not open, no part has been given
@@ -112,10 +113,10 @@ func (d *drive) settleBudgets(ctx context.Context, e *teamv1.Ended) (err error) 
 	}
 	e.Budgets, err = d.purse.Settle(ctx, func(scope string) agent.Cost {
 		if scope == "" {
-			return agent.CostOf(agent.SpentOn(d.recorded)).Max(agent.CostOf(e.GetSpent()))
+			return agent.CostOf(spending.SpentOn(d.recorded)).Max(agent.CostOf(e.GetSpent()))
 		}
 		within := slices.DeleteFunc(slices.Clone(d.recorded), func(ev *teamv1.Event) bool { return !agent.Within(ev.GetScope(), scope) })
-		return agent.CostOf(agent.SpentOn(within))
+		return agent.CostOf(spending.SpentOn(within))
 	})
 	if err != nil {
 		return d.journalError(d.accountError(err))

@@ -4,13 +4,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // envelope returns the budget of the run: the caller's limits minus what is recorded as spent. What
 // was reserved by a process that died is available again. It returns nil if neither the caller nor
 // the account has set limits.
-func (d *drive) envelope() *agent.Budget {
+func (d *drive) envelope() *spending.Budget {
 	limit := agent.LimitOf(d.accepted.GetLimits())
 	caused := len(d.accepted.GetBudgets()) > 0 && d.purse != nil
 	switch {
@@ -22,7 +23,7 @@ func (d *drive) envelope() *agent.Budget {
 	if limit == agent.NoLimit() && d.account == nil {
 		return nil
 	}
-	b := agent.NewBudget("", limit, agent.BookedOn(d.recorded)).Holding(agent.HeldOn(d.recorded))
+	b := spending.NewBudget("", limit, spending.BookedOn(d.recorded)).Holding(spending.HeldOn(d.recorded))
 	if caused {
 		b.From(d.purse)
 	}
@@ -42,9 +43,9 @@ func (d *drive) left() *teamv1.Limits {
 	case d.hold != nil:
 		left = d.hold.Envelope()
 	case d.budget != nil && len(d.accepted.GetBudgets()) > 0: // more is drawn only for what runs here
-		left = agent.LimitsOf(d.budget.Drawn())
+		left = spending.LimitsOf(d.budget.Drawn())
 	case d.budget != nil:
-		left = agent.LimitsOf(d.budget.Left())
+		left = spending.LimitsOf(d.budget.Left())
 	}
 	bounds := d.accepted.GetLimits()
 	if d.accepted.GetCollaboration() == nil || bounds == nil {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -29,7 +30,7 @@ func (d *drive) finish(ctx context.Context, err error) error {
 		return jerr
 	}
 	e := d.ended(err)
-	e.Spent = agent.WithTaskCost(d.callee, e.GetSpent(), err, d.recorded)
+	e.Spent = spending.WithTaskCost(d.callee, e.GetSpent(), err, d.recorded)
 	if aerr := d.settleAccount(ctx, e.GetSpent(), agent.Cost{}); aerr != nil {
 		return d.journalError(aerr)
 	}
@@ -85,7 +86,7 @@ func (d *drive) failed(err error) *teamv1.Ended {
 	e := agent.AsError(err)
 	end := &teamv1.Ended{Outcome: outcomeOf(err), Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
 	if end.GetSpent() == nil { // the run ended before it added up its own costs
-		end.Spent = agent.SpentOn(d.recorded)
+		end.Spent = spending.SpentOn(d.recorded)
 	}
 	if end.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
 		end.Receipt = d.receipt("", end)

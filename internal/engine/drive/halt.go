@@ -5,12 +5,12 @@ import (
 	"sync"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 )
 
 // halting is what halts ask of a run.
 type halting struct {
-	use  *agent.HaltUse
+	use  *inforce.Use
 	wake chan struct{} // holds one signal: the halts have changed, or stop was called
 	seen int64         // version of the halts that obeyHalts has read last
 
@@ -57,7 +57,7 @@ func (d *drive) underHalts(ctx context.Context) (_ context.Context, end func()) 
 	if team := d.accepted.GetDetached().GetTeam(); team != "" {
 		agents = append(agents, team)
 	}
-	d.halting.use, ctx = d.Halts.Run(ctx, &agent.HaltRun{
+	d.halting.use, ctx = d.Halts.Run(ctx, &inforce.Run{
 		Task: d.claim.Root, Owner: d.claim.Owner, Agents: agents, Accounts: d.accepted.GetPins().GetAccounts(), Stop: d.stop, Changed: d.halting.changed,
 	})
 	return ctx, d.halting.use.End

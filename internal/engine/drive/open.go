@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -16,7 +17,7 @@ func (d *drive) closeOpen(ctx context.Context, err error) error {
 	for _, began := range slices.Backward(d.open()) {
 		end := &teamv1.Ended{
 			Outcome: teamv1.Outcome_OUTCOME_CANCELED, // the run has its answer without this step
-			Spent:   agent.SpentOnOpen(d.recorded, began.GetScope()),
+			Spent:   spending.SpentOnOpen(d.recorded, began.GetScope()),
 		}
 		if err != nil {
 			end.Outcome, end.Error = outcomeOf(err), agent.AsError(err).Proto()

@@ -19,9 +19,11 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/newer"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -44,7 +46,7 @@ type Runner struct {
 	// Memory is the budget of what runs and their calls hold in memory. If nil, that has no limit.
 	Memory *inflight.Budget
 	// Halts are the halts in force. If nil, nothing is ever halted.
-	Halts *agent.Halts
+	Halts *inforce.Halts
 	// Replica is the name of this process in Claimed events.
 	Replica string
 	// Clock returns the current time. If nil, time.Now is used.
@@ -80,7 +82,7 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 		d.Log = zap.NewNop()
 	}
 	d.Log = d.Log.WithLazy(zap.String("task", c.Root), zap.String("context", d.accepted.GetMessage().GetContextId()), zap.String("agent", d.accepted.GetAgent()))
-	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock, Halts: r.Halts}
+	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
 	d.run.CallMemory = d.callMemory
 	d.run.Spans, _ = c.Journal.(agent.Spans)
 	ctx, d.Log = d.run.InSpan(ctx, "", agent.Given{}), d.run.Logger(d.Log)
@@ -129,12 +131,12 @@ type drive struct {
 	claim    a2a.Claim
 	accepted *teamv1.Accepted
 	run      *agent.Run
-	budget   *agent.Budget       // what is left of the caller's limits; nil means no limit
+	budget   *spending.Budget    // what is left of the caller's limits; nil means no limit
 	account  *account.RunAccount // nil if the account has no limits
 	opening  sync.Mutex          // held while purse is opened
 	purse    *account.Purse      // what the run shares with other runs; nil before it is needed
 	room     *inflight.Hold      // what the run holds in memory
-	hold     *agent.Budget       // see reserveForRoot; nil without a reservation
+	hold     *spending.Budget    // see reserveForRoot; nil without a reservation
 	cancel   context.CancelCauseFunc
 
 	one            [1]*teamv1.Event // the slice that drain appends; journals keep its element, not the slice
@@ -413,7 +415,7 @@ func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 // bounded adds the run, its budget and the caller's deadline to ctx. The deadline is extended by
 // the time for which the run waits for people or is paused.
 func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = agent.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
+	ctx = spending.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
 	at := d.deadline()
 	if at == nil {
 		return context.WithCancel(ctx)

@@ -9,6 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -87,11 +88,11 @@ func purses(t *testing.T, s store.Store) {
 	if task.Limit() != amount(40) || task.Left() != (agent.Cost{}) {
 		t.Errorf("the task has %+v and may draw %+v", task.Limit(), task.Left())
 	}
-	if _, err := task.Draw(t.Context(), agent.Want{Least: amount(1), Most: amount(1)}, false); agent.AsError(err).Reason != agent.ReasonBudgetExceeded {
+	if _, err := task.Draw(t.Context(), spending.Want{Least: amount(1), Most: amount(1)}, false); agent.AsError(err).Reason != agent.ReasonBudgetExceeded {
 		t.Errorf("a task has drawn what the first run may spend: %v", err)
 	}
 	budget.settle(first, 10, 10, 40) // it leaves 50
-	if c, err := task.Draw(t.Context(), agent.Want{Least: amount(1), Most: agent.NoLimit(), Part: true}, false); err != nil || c != amount(25) {
+	if c, err := task.Draw(t.Context(), spending.Want{Least: amount(1), Most: agent.NoLimit(), Part: true}, false); err != nil || c != amount(25) {
 		t.Errorf("a part of 50 is %+v, %v", c, err)
 	}
 	task = budget.open("task", 2, true)
@@ -104,12 +105,12 @@ func purses(t *testing.T, s store.Store) {
 		t.Errorf("a task that has ended has %+v when it ends again", task.Limit())
 	}
 	woken := budget.open("woken", 1, true)
-	if c, err := woken.Draw(t.Context(), agent.Want{Least: amount(5), Most: amount(20)}, true); err != nil || c != amount(20) {
+	if c, err := woken.Draw(t.Context(), spending.Want{Least: amount(5), Most: amount(20)}, true); err != nil || c != amount(20) {
 		t.Errorf("drew %+v, %v", c, err)
 	}
 	done := make(chan error, 1)
 	go func() {
-		c, err := task.Draw(t.Context(), agent.Want{Least: amount(15), Most: amount(15)}, true)
+		c, err := task.Draw(t.Context(), spending.Want{Least: amount(15), Most: amount(15)}, true)
 		if err == nil && c != amount(15) {
 			err = errors.New("drew something else")
 		}

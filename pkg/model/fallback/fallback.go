@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -120,7 +121,7 @@ func (m *Model) Files() agent.Files {
 	return all
 }
 
-// Generate implements agent.Model. If all models fail, the error is that of the last one called, or agent.ErrHeld if
+// Generate implements agent.Model. If all models fail, the error is that of the last one called, or inforce.ErrHeld if
 // a halt pauses the runs that need one of them. It is
 // Fresh only if the outcome of every attempt is known, because all attempts use the same
 // idempotency key.
@@ -143,7 +144,7 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			fresh = fresh && err.Fresh
 			failed = append(failed, err)
 			if i == n-1 && m.held(ctx, failed, from, req.Lost) {
-				yield(agent.ModelChunk{}, agent.ErrHeld)
+				yield(agent.ModelChunk{}, inforce.ErrHeld)
 				return
 			}
 			if i == n-1 || err.MayBeBilled() || agent.CostOf(err.Spent) != (agent.Cost{}) {
@@ -166,9 +167,9 @@ func (m *Model) held(ctx context.Context, failed []error, from, lost int) bool {
 			continue
 		}
 		names := m.names(from + (lost+i)%len(failed))
-		use, _, err := agent.From(ctx).Halts.Begin(ctx, "", agent.Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{names}})
+		use, _, err := inforce.Of(ctx).Begin(ctx, "", inforce.Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{names}})
 		use.End() // it was resumed meanwhile
-		if errors.Is(err, agent.ErrHeld) {
+		if errors.Is(err, inforce.ErrHeld) {
 			return true
 		}
 	}
@@ -178,7 +179,7 @@ func (m *Model) held(ctx context.Context, failed []error, from, lost int) bool {
 // attempt calls one model and passes on what it yields. It returns an error if the next model
 // should be called.
 func (m *Model) attempt(ctx context.Context, next int, req *agent.ModelRequest, last bool, yield func(agent.ModelChunk, error) bool) *agent.Error {
-	use, ctx, err := agent.From(ctx).Halts.Begin(ctx, "", agent.Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{m.names(next)}, Optional: true})
+	use, ctx, err := inforce.Of(ctx).Begin(ctx, "", inforce.Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{m.names(next)}, Optional: true})
 	if err != nil {
 		return agent.AsError(err)
 	}
@@ -186,7 +187,7 @@ func (m *Model) attempt(ctx context.Context, next int, req *agent.ModelRequest, 
 	began := false
 	for chunk, err := range m.models[next].Generate(ctx, req) {
 		var e *agent.Error
-		if err = agent.HaltedBy(ctx, err); errors.As(err, &e) && e.Reason == agent.ReasonHalted && !last {
+		if err = inforce.By(ctx, err); errors.As(err, &e) && e.Reason == agent.ReasonHalted && !last {
 			again := *e
 			again.Retry, err = true, &again // with the next model
 		}

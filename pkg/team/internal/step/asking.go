@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/forms"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -40,11 +41,11 @@ const maxToolText = 4000
 func (w *Work) askForTool(ask *agent.ToolAsk) Result {
 	q := proto.CloneOf(ask.Question)
 	q.By = w.by.Path
-	form, err := agent.ParseToolForm(q)
+	form, err := forms.ParseToolForm(q)
 	if err != nil {
 		return toolFailed("%s asked a question that cannot be shown to people: %s", w.Step.GetName(), err)
 	}
-	text := fmt.Sprintf("%s called by %q asks:\n%s\n", w.Step.GetName(), w.by.Path, agent.Quoted(q.GetMessage(), maxToolText))
+	text := fmt.Sprintf("%s called by %q asks:\n%s\n", w.Step.GetName(), w.by.Path, forms.Quoted(q.GetMessage(), maxToolText))
 	if q.GetServer() != "" {
 		text = fmt.Sprintf("The MCP server %q, whose tool ", q.GetServer()) + text
 	} else {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -18,7 +19,7 @@ func begin(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		resumed := w.by.Run.Resumed()
 		use, ctx, err := w.use(ctx)
-		held := errors.Is(err, agent.ErrHeld)
+		held := errors.Is(err, inforce.ErrHeld)
 		if err != nil && !held && w.failedTool(err) == nil { // a halted tool has a result, which the model is told
 			return w.refused(err)
 		}
@@ -36,7 +37,7 @@ func begin(next Attempt) Attempt {
 			}
 		}
 		res := next(ctx, w)
-		if res.Err = agent.HaltedBy(ctx, res.Err); errors.Is(res.Err, agent.ErrHeld) {
+		if res.Err = inforce.By(ctx, res.Err); errors.Is(res.Err, inforce.ErrHeld) {
 			return Result{paused: true}
 		}
 		if w.Target.Leaf {
@@ -49,7 +50,7 @@ func begin(next Attempt) Attempt {
 
 // commence counts the attempt and makes its start durable. If over is true, no attempt is made and
 // res is the result.
-func (w *Work) commence(use *agent.HaltUse) (res Result, over bool) {
+func (w *Work) commence(use *inforce.Use) (res Result, over bool) {
 	err := w.by.Counters.take(w)
 	if err != nil {
 		w.by.Run.Entered()

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -28,18 +29,18 @@ var minCost = agent.Cost{Tokens: 1, Micros: 1}
 // limit nothing is reserved, but the largest cost of each model turn is still computed, to be booked
 // if the provider does not report the actual cost. Safe for concurrent use.
 type Budget struct {
-	budget *agent.Budget // nil means no limit
-	final  string        // name of the final turn; empty if there is none
+	budget *spending.Budget // nil means no limit
+	final  string           // name of the final turn; empty if there is none
 	meter  meter
 
 	mu      sync.Mutex
-	reserve *agent.Budget // reservation for the final turn; nil if there is none; guarded by mu
+	reserve *spending.Budget // reservation for the final turn; nil if there is none; guarded by mu
 }
 
 // NewBudget returns a Budget that reserves from b, which may be nil. final is the name of the turn
 // that answers when the limit is reached: its cost is reserved from the beginning. If final is empty,
 // nothing is reserved for it.
-func NewBudget(b *agent.Budget, final string) *Budget { return &Budget{budget: b, final: final} }
+func NewBudget(b *spending.Budget, final string) *Budget { return &Budget{budget: b, final: final} }
 
 // Limited reports whether there is a limit.
 func (b *Budget) Limited() bool { return b.budget != nil }
@@ -49,14 +50,14 @@ func (b *Budget) Release() { b.setReserve(nil) }
 
 // cost is the part of the budget that an attempt holds, and what the attempt cost.
 type cost struct {
-	budget    *agent.Budget // budget that binds the attempt; nil means no limit
-	hold      *agent.Budget // reservation of the attempt; nil means none
-	maxOutput int64         // maximum number of output tokens; 0 means no limit
-	lost      *teamv1.Spent // cost of the last attempt, which has not been recorded yet
-	booked    agent.Cost    // what hold is settled with, see release
-	most      agent.Cost    // maximum cost of the attempt; zero if it is not known
-	besides   agent.Cost    // what it needs at least besides the reservation that was refused
-	continues bool          // the attempt continues a task that an earlier one has begun
+	budget    *spending.Budget // budget that binds the attempt; nil means no limit
+	hold      *spending.Budget // reservation of the attempt; nil means none
+	maxOutput int64            // maximum number of output tokens; 0 means no limit
+	lost      *teamv1.Spent    // cost of the last attempt, which has not been recorded yet
+	booked    agent.Cost       // what hold is settled with, see release
+	most      agent.Cost       // maximum cost of the attempt; zero if it is not known
+	besides   agent.Cost       // what it needs at least besides the reservation that was refused
+	continues bool             // the attempt continues a task that an earlier one has begun
 }
 
 // budget reserves the maximum cost of an attempt before it, and computes the actual cost after it,
@@ -67,7 +68,7 @@ func budget(next Attempt) Attempt {
 			return w.askForBudget(err)
 		}
 		if b := w.cost.budget; b != nil {
-			ctx = agent.WithBudget(ctx, b)
+			ctx = spending.WithBudget(ctx, b)
 		}
 		w.cost.continues = w.isBound()
 		res := next(ctx, w)
@@ -102,9 +103,9 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 	if p, ok := w.Target.Agent.(agent.TaskPricer); ok {
 		least.Micros = max(least.Micros, p.TaskCost())
 	}
-	want := agent.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true, By: w.by.path(w.Step)}
+	want := spending.Want{Least: least, Enough: least, Most: agent.NoLimit(), Part: true, By: w.by.path(w.Step)}
 	if w.Open { // the attempt was given a part before it waited for people
-		want = agent.Want{Most: b.reservedBefore(w.Reserved), By: want.By}
+		want = spending.Want{Most: b.reservedBefore(w.Reserved), By: want.By}
 	}
 	if w.cost.hold, err = b.budget.Among(w.Peers).Acquire(ctx, want); err != nil {
 		return err
@@ -150,7 +151,7 @@ func (b *Budget) reservedBefore(reserved *teamv1.Spent) agent.Cost {
 func (b *Budget) reserveTurn(ctx context.Context, w *Work) error {
 	price := agent.PriceOf(w.Target.Model)
 	in, most := b.meter.bound(w.Target.Model, w.Prompt), max(outputOf(w.Target.Model, w.Prompt), w.MaxOutput)
-	want := agent.Want{
+	want := spending.Want{
 		Least: turnCost(price, in, min(LeastOutput, most)), Enough: turnCost(price, in, min(usefulOutput, most)),
 		Most: turnCost(price, in, most), By: w.by.path(w.Step),
 	}
@@ -195,7 +196,7 @@ func outputOf(m agent.Model, req *agent.ModelRequest) int64 {
 }
 
 // setReserve gives back the reservation for the final turn, and stores r in its place.
-func (b *Budget) setReserve(r *agent.Budget) {
+func (b *Budget) setReserve(r *spending.Budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reserve.Settle(agent.Cost{})
@@ -210,7 +211,7 @@ func (b *Budget) growReserve(ctx context.Context, c agent.Cost) error {
 	if have != nil && have.Reserved().Covers(c) {
 		return nil
 	}
-	r, err := b.budget.Acquire(ctx, agent.Want{Least: c, Enough: c, Most: c, Keep: true, Instead: have})
+	r, err := b.budget.Acquire(ctx, spending.Want{Least: c, Enough: c, Most: c, Keep: true, Instead: have})
 	if err != nil {
 		return err
 	}
@@ -254,13 +255,13 @@ func (w *Work) isBound() bool {
 }
 
 // withTaskCost returns what is booked for a call of an agent that has reported spent; see
-// agent.WithTaskCost. What was booked for earlier attempts at the same task is not booked again. A
+// spending.WithTaskCost. What was booked for earlier attempts at the same task is not booked again. A
 // detached task is booked by its own run.
 func (w *Work) withTaskCost(spent *teamv1.Spent, err error) *teamv1.Spent {
 	if _, ok := w.Target.Agent.(agent.TaskPricer); !ok || w.Step.GetDetached() {
 		return spent
 	}
-	spent = agent.WithTaskCost(w.Target.Agent, spent, err, w.Recorded)
+	spent = spending.WithTaskCost(w.Target.Agent, spent, err, w.Recorded)
 	if w.cost.continues && w.Billed > 0 && spent != nil {
 		spent = proto.CloneOf(spent)
 		spent.CostMicros = max(spent.CostMicros-w.Billed, 0)

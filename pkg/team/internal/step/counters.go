@@ -4,13 +4,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/internal/allowance"
 )
 
 // Counters bound the steps of a run and of the runs above it. A nil *Counters means no limit. Safe
 // for concurrent use.
 type Counters struct {
-	allowance *agent.Allowance
+	allowance *allowance.Allowance
 	final     string // name of the final turn, which is not counted; empty if there is none
 
 	mu    sync.Mutex
@@ -19,7 +19,7 @@ type Counters struct {
 
 // NewCounters returns the counters of a run. begun holds the rounds that have begun; NewCounters
 // takes ownership of the map. final is the name of the turn that may run after a limit is reached.
-func NewCounters(a *agent.Allowance, final string, begun map[int]bool) *Counters {
+func NewCounters(a *allowance.Allowance, final string, begun map[int]bool) *Counters {
 	return &Counters{allowance: a, final: final, begun: begun}
 }
 
@@ -31,12 +31,12 @@ func (c *Counters) take(w *Work) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var room [2]agent.Counter
-	each := agent.AppendCounters(room[:0], w.Step, !c.begun[w.Round])
+	var room [2]allowance.Counter
+	each := allowance.AppendCounters(room[:0], w.Step, !c.begun[w.Round])
 	if err := c.allowance.Take(each...); err != nil {
 		return err
 	}
-	if slices.Contains(each, agent.CountSteps) {
+	if slices.Contains(each, allowance.Steps) {
 		c.begun[w.Round] = true
 	}
 	return nil

@@ -10,13 +10,15 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/forms"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // askForBudget returns the result of an attempt whose cost the budget does not cover. If people may
 // grant more and have not declined, they are asked, and the step waits for the answer.
 func (w *Work) askForBudget(err error) Result {
-	var short *agent.Shortfall
+	var short *spending.Shortfall
 	if w.Declined || !errors.As(err, &short) {
 		return w.refused(err)
 	}
@@ -36,7 +38,7 @@ func (w *Work) askForBudget(err error) Result {
 // budgetQuestion returns the text of a question for more budget.
 func (w *Work) budgetQuestion(r *teamv1.BudgetRequest) string {
 	var b strings.Builder
-	amount := func(n int64) string { return agent.FormatAmount(r, n) }
+	amount := func(n int64) string { return forms.FormatAmount(r, n) }
 	fmt.Fprintf(&b, "The limit %s of %q does not cover the next step. Of %s, %s are spent", r.GetLimit(), r.GetSetBy(), amount(r.GetValue()), amount(r.GetSpent()))
 	if by := spenders(r); by != "" {
 		b.WriteString(" (" + by + ")")
@@ -85,7 +87,7 @@ func spenders(r *teamv1.BudgetRequest) string {
 			list = append(list, fmt.Sprintf("and %d others", len(paths)-i))
 			break
 		}
-		list = append(list, path+" "+agent.FormatAmount(r, by[path]))
+		list = append(list, path+" "+forms.FormatAmount(r, by[path]))
 	}
 	return strings.Join(list, ", ")
 }

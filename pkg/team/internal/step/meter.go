@@ -10,6 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -76,7 +77,7 @@ func filesIn(files *agent.Files, list []agent.ModelMessage, n int64) int64 {
 // a later prompt: those of a model with alternatives, because another one may answer next, and those of
 // a prompt with a URL, because the content behind it may change.
 func (m *meter) learn(model agent.Model, req *agent.ModelRequest, tokens int64) {
-	if tokens <= 0 || len(agent.ModelSubject(model).Names) > 1 || slices.ContainsFunc(req.Messages, hasURL) {
+	if tokens <= 0 || len(inforce.ModelSubject(model).Names) > 1 || slices.ContainsFunc(req.Messages, hasURL) {
 		return
 	}
 	m.mu.Lock()

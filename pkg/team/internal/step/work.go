@@ -8,6 +8,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -118,7 +119,7 @@ func (p *Past) Copy() Past {
 	c := *p
 	if c.Open {
 		c.Unknown = true
-		c.lose(agent.LostOn(c.Reserved))
+		c.lose(spending.LostOn(c.Reserved))
 	}
 	c.Checks.Warnings = slices.Clone(c.Checks.Warnings)
 	return c
@@ -127,7 +128,7 @@ func (p *Past) Copy() Past {
 // Start folds the start of an attempt.
 func (p *Past) Start(s *teamv1.Started) {
 	if p.Open { // the attempt that was open was interrupted
-		p.lose(agent.LostOn(p.Reserved))
+		p.lose(spending.LostOn(p.Reserved))
 	}
 	p.Attempts, p.Reserved, p.Open, p.Ruling, p.Answered = s.GetAttempt(), s.GetReserved(), true, nil, false
 	p.Held = p.Reserved != nil && p.Reserved.GetModelCalls() == 0

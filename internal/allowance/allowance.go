@@ -1,10 +1,14 @@
-package agent
+// Package allowance counts the steps, turns, delegations and hand-offs of an agent and everything below it, within the limits
+// that they set.
+package allowance
 
 import (
 	"context"
+	"strconv"
 	"sync"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Counter is something that a limit bounds the number of.
@@ -12,20 +16,20 @@ type Counter int
 
 // The counters. Each comment names the limit in the configuration that bounds the counter.
 const (
-	CountSteps       Counter = iota // max_steps: decisions that start members
-	CountTurns                      // max_turns: model turns
-	CountDelegations                // max_delegations: delegations by leaders
-	CountHandoffs                   // max_handoffs: hand-offs in swarms
+	Steps       Counter = iota // max_steps: decisions that start members
+	Turns                      // max_turns: model turns
+	Delegations                // max_delegations: delegations by leaders
+	Handoffs                   // max_handoffs: hand-offs in swarms
 	counters
 )
 
 // counterLimits holds, for each counter, the name of its limit and the reason of the error that
 // reports it as exceeded.
 var counterLimits = [counters]struct{ name, reason string }{
-	CountSteps:       {"max_steps", ReasonMaxIterations},
-	CountTurns:       {"max_turns", ReasonMaxIterations},
-	CountDelegations: {"max_delegations", ReasonMaxDelegations},
-	CountHandoffs:    {"max_handoffs", ReasonMaxHandoffs},
+	Steps:       {"max_steps", agent.ReasonMaxIterations},
+	Turns:       {"max_turns", agent.ReasonMaxIterations},
+	Delegations: {"max_delegations", agent.ReasonMaxDelegations},
+	Handoffs:    {"max_handoffs", agent.ReasonMaxHandoffs},
 }
 
 // Counts holds one value for each counter: either how often something happened, or the limits on
@@ -36,8 +40,8 @@ type Counts [counters]int64
 // apply only to the agent itself and not to the agents below it.
 func CountsOf(l *teamv1.Limits) Counts {
 	return Counts{
-		CountSteps: int64(l.GetMaxSteps()), CountTurns: int64(l.GetMaxTurns()),
-		CountDelegations: int64(l.GetMaxDelegations()), CountHandoffs: int64(l.GetMaxHandoffs()),
+		Steps: int64(l.GetMaxSteps()), Turns: int64(l.GetMaxTurns()),
+		Delegations: int64(l.GetMaxDelegations()), Handoffs: int64(l.GetMaxHandoffs()),
 	}
 }
 
@@ -77,13 +81,13 @@ func (a *Allowance) Child(setBy string, limit, used Counts) *Allowance {
 
 type allowanceKey struct{}
 
-// WithAllowance returns a context whose work is limited by a.
-func WithAllowance(ctx context.Context, a *Allowance) context.Context {
+// With returns a context whose work is limited by a.
+func With(ctx context.Context, a *Allowance) context.Context {
 	return context.WithValue(ctx, allowanceKey{}, a)
 }
 
-// AllowanceOf returns the Allowance that limits the work of ctx, or nil if there is no limit.
-func AllowanceOf(ctx context.Context) *Allowance {
+// Of returns the Allowance that limits the work of ctx, or nil if there is no limit.
+func Of(ctx context.Context) *Allowance {
 	a, _ := ctx.Value(allowanceKey{}).(*Allowance)
 	return a
 }
@@ -91,7 +95,7 @@ func AllowanceOf(ctx context.Context) *Allowance {
 // Take adds one to each of the given counters, in a and all nodes above. If that exceeds a limit,
 // it changes nothing and returns an *Error. The error has the reason of the exceeded limit, and
 // its Details have the name of the limit, its value, and the path of the agent that set it; see
-// Binds.
+// agent.Binds.
 func (a *Allowance) Take(each ...Counter) error {
 	if a == nil || len(each) == 0 {
 		return nil
@@ -124,11 +128,11 @@ func (a *Allowance) Used() Counts {
 }
 
 // usedUp returns the error for a counter of a that has reached its limit.
-func (a *Allowance) usedUp(c Counter) *Error {
-	name, value := counterLimits[c].name, count(a.limit[c])
-	return Errorf(CodeInternal, counterLimits[c].reason,
+func (a *Allowance) usedUp(c Counter) *agent.Error {
+	name, value := counterLimits[c].name, strconv.FormatInt(a.limit[c], 10)
+	return agent.Errorf(agent.CodeInternal, counterLimits[c].reason,
 		"limits.%s of %q is %s, and it and what works for it have used that up; raise it, or have it answer with what there is (on_limit)", name, a.setBy, value).
-		With(DetailLimit, name).With(DetailValue, value).With(DetailSetBy, a.setBy)
+		With(agent.DetailLimit, name).With(agent.DetailValue, value).With(agent.DetailSetBy, a.setBy)
 }
 
 // CountsOn returns what the recorded events of a call count for: all steps of the call and below
@@ -145,7 +149,7 @@ func CountsOn(recorded []*teamv1.Event) Counts {
 		case *teamv1.Event_Decided:
 			round := new(bool)
 			for _, step := range k.Decided.GetSteps() {
-				waiting[Scope(ev.GetScope(), step.GetId())] = decided{step, round}
+				waiting[agent.Scope(ev.GetScope(), step.GetId())] = decided{step, round}
 			}
 		case *teamv1.Event_Started:
 			d, ok := waiting[ev.GetScope()]
@@ -155,7 +159,7 @@ func CountsOn(recorded []*teamv1.Event) Counts {
 			delete(waiting, ev.GetScope()) // further attempts are not counted
 			for _, c := range AppendCounters(nil, d.step, !*d.round) {
 				sum[c]++
-				*d.round = *d.round || c == CountSteps
+				*d.round = *d.round || c == Steps
 			}
 		}
 	}
@@ -168,19 +172,19 @@ func CountsOn(recorded []*teamv1.Event) Counts {
 func AppendCounters(each []Counter, step *teamv1.Step, first bool) []Counter {
 	switch step.GetKind() {
 	case teamv1.Step_KIND_MODEL:
-		return append(each, CountTurns)
+		return append(each, Turns)
 	case teamv1.Step_KIND_TRANSFER:
-		each = append(each, CountHandoffs)
+		each = append(each, Handoffs)
 	case teamv1.Step_KIND_DELEGATE:
 		if step.GetCallId() != "" { // a tool call of a leader
-			each = append(each, CountDelegations)
+			each = append(each, Delegations)
 		}
 	case teamv1.Step_KIND_STEP:
 	default:
 		return each
 	}
 	if first {
-		each = append(each, CountSteps)
+		each = append(each, Steps)
 	}
 	return each
 }

@@ -1,113 +1,25 @@
-package agent
+// Package spending says what work may spend, what is reserved for it and what it has spent: budgets as a tree, and the sums of
+// recorded events.
+package spending
 
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Cost is an amount of tokens and money. It is used for limits, for reservations and for what was
-// spent.
-type Cost struct {
-	// Tokens is the number of input and output tokens.
-	Tokens int64
-	// Micros is an amount of money in millionths of a USD.
-	Micros int64
-}
-
-// Unlimited is the value of a field of Cost that stands for a limit and is not limited.
-const Unlimited = math.MaxInt64
-
-// NoLimit returns the Cost that, as a limit, does not limit anything.
-func NoLimit() Cost { return Cost{Unlimited, Unlimited} }
-
-// CostOf returns the tokens and the money of s, as a budget counts them. Negative values, which a
-// faulty peer might report, count as 0.
-func CostOf(s *teamv1.Spent) Cost {
-	return Cost{plus(max(s.GetInputTokens(), 0), max(s.GetOutputTokens(), 0)), max(s.GetCostMicros(), 0)}
-}
-
-// LimitOf returns the limits of l that concern the budget: max_tokens, and max_cost rounded to
-// millionths of a USD. What l does not set is Unlimited.
-func LimitOf(l *teamv1.Limits) Cost {
-	c := NoLimit()
-	if l != nil && l.MaxTokens != nil {
-		c.Tokens = max(l.GetMaxTokens(), 0)
-	}
-	if l != nil && l.MaxCost != nil {
-		c.Micros = microsOf(l.GetMaxCost())
-	}
-	return c
-}
-
-// microsOf converts USD to millionths of a USD, rounded to the nearest. Amounts that exceed an
-// int64 become Unlimited; NaN and negative amounts become 0.
-func microsOf(usd float64) int64 {
-	switch m := math.Round(usd * 1e6); {
-	case !(m > 0): // also NaN
-		return 0
-	case m >= math.MaxInt64:
-		return Unlimited
-	default:
-		return int64(m)
-	}
-}
-
-// plus returns a+b, or math.MaxInt64 if that overflows. Neither may be negative.
-func plus(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-// Plus returns the sum of c and d, at most math.MaxInt64 each.
-func (c Cost) Plus(d Cost) Cost {
-	return Cost{plus(c.Tokens, d.Tokens), plus(c.Micros, d.Micros)}
-}
-
-// minus returns what remains of c after d, at least 0. An unlimited amount remains unlimited.
-func (c Cost) minus(d Cost) Cost {
-	return Cost{less(c.Tokens, d.Tokens), less(c.Micros, d.Micros)}
-}
-
-// less returns a-b, at least 0. If a is Unlimited, it returns Unlimited.
-func less(a, b int64) int64 {
-	if a == Unlimited {
-		return Unlimited
-	}
-	return max(a-b, 0)
-}
-
-// Min returns the smaller amount of c and d, for tokens and for money separately.
-func (c Cost) Min(d Cost) Cost { return Cost{min(c.Tokens, d.Tokens), min(c.Micros, d.Micros)} }
-
-// Max returns the larger amount of c and d, for tokens and for money separately.
-func (c Cost) Max(d Cost) Cost { return Cost{max(c.Tokens, d.Tokens), max(c.Micros, d.Micros)} }
-
-// Covers reports whether c is at least d, in tokens and in money.
-func (c Cost) Covers(d Cost) bool { return d.Tokens <= c.Tokens && d.Micros <= c.Micros }
-
-// in returns the tokens of c, or its money in millionths of a USD.
-func (c Cost) in(tokens bool) int64 {
-	if tokens {
-		return c.Tokens
-	}
-	return c.Micros
-}
-
-// over returns the n-th part of c. An unlimited amount remains unlimited.
-func (c Cost) over(n int64) Cost {
-	if c.Tokens != Unlimited {
+// partOf returns the n-th part of c. An unlimited amount remains unlimited.
+func partOf(c agent.Cost, n int64) agent.Cost {
+	if c.Tokens != agent.Unlimited {
 		c.Tokens /= n
 	}
-	if c.Micros != Unlimited {
+	if c.Micros != agent.Unlimited {
 		c.Micros /= n
 	}
 	return c
@@ -124,7 +36,7 @@ type Budget struct {
 	parent *Budget
 	setBy  string // path of the agent that set the limit; empty for the caller of the run
 	scope  string // in which the limit applies
-	limit  Cost
+	limit  agent.Cost
 	source Source // from which the limit is raised as needed; nil if it is not
 	share  int64  // number of siblings that share the parent's budget
 
@@ -138,10 +50,10 @@ type Budget struct {
 	entry  AccountHold // reservation in the account; nil if nothing is reserved there
 	traded *Budget     // reservation given up for this one, until the account has granted it; nil if none was given up
 
-	spent   Cost            // settled for this node and below; guarded by tree.mu
-	spentBy map[string]Cost // spent, by the path of the agent; only if asks is set; guarded by tree.mu
-	held    Cost            // reserved for work below that has not been settled; guarded by tree.mu
-	keeps   Cost            // the part of held with kept set; guarded by tree.mu
+	spent   agent.Cost            // settled for this node and below; guarded by tree.mu
+	spentBy map[string]agent.Cost // spent, by the path of the agent; only if asks is set; guarded by tree.mu
+	held    agent.Cost            // reserved for work below that has not been settled; guarded by tree.mu
+	keeps   agent.Cost            // the part of held with kept set; guarded by tree.mu
 }
 
 // tree holds what all nodes of a tree of budgets share.
@@ -154,7 +66,7 @@ type tree struct {
 
 // NewBudget returns the root of a tree of budgets. setBy is the path of the agent that set the
 // limit, or empty if the caller of the run did. spent is what was spent before.
-func NewBudget(setBy string, limit, spent Cost) *Budget {
+func NewBudget(setBy string, limit, spent agent.Cost) *Budget {
 	return &Budget{tree: &tree{}, setBy: setBy, limit: limit, share: 1, spent: spent}
 }
 
@@ -165,15 +77,15 @@ type Source interface {
 	// it takes no more than a part of what they have, but not less than w.Least. If other runs hold what is
 	// missing, it waits for a limited time if wait is set. The error is BUDGET_EXCEEDED, the cause of ctx, or
 	// that of the store. Other fields of w are not used.
-	Draw(ctx context.Context, w Want, wait bool) (Cost, error)
+	Draw(ctx context.Context, w Want, wait bool) (agent.Cost, error)
 	// Left returns about how much could be taken now, without reading the store. What is not limited is
 	// Unlimited.
-	Left() Cost
+	Left() agent.Cost
 }
 
 // stricter returns the smaller one of a limit, nil if there is none, and another one.
 func stricter(limit *int64, n int64) *int64 {
-	if n == Unlimited || limit != nil && *limit < n {
+	if n == agent.Unlimited || limit != nil && *limit < n {
 		return limit
 	}
 	return &n
@@ -202,7 +114,7 @@ func (b *Budget) Shared() []*teamv1.SharedBudget {
 	defer b.tree.mu.Unlock()
 	var list []*teamv1.SharedBudget
 	for n := b; n != nil && !n.reserved && n.source == nil; n = n.parent {
-		if n.limit == NoLimit() {
+		if n.limit == agent.NoLimit() {
 			continue
 		}
 		if len(list) == 0 || list[len(list)-1].GetScope() != n.scope {
@@ -217,7 +129,7 @@ func (b *Budget) Shared() []*teamv1.SharedBudget {
 
 // Child returns a new node below b with its own limit, or a root if b is nil. spent is what was
 // spent by the child before; it must be included in what b has spent already.
-func (b *Budget) Child(setBy string, limit, spent Cost) *Budget {
+func (b *Budget) Child(setBy string, limit, spent agent.Cost) *Budget {
 	if b == nil {
 		return NewBudget(setBy, limit, spent)
 	}
@@ -226,9 +138,9 @@ func (b *Budget) Child(setBy string, limit, spent Cost) *Budget {
 
 // Holding returns b, in which c is reserved from the beginning: for work that an earlier process began
 // and that continues. Resume takes it over. Holding must be called before b is used.
-func (b *Budget) Holding(c Cost) *Budget {
+func (b *Budget) Holding(c agent.Cost) *Budget {
 	if b != nil {
-		b.held = b.limited(Cost{max(c.Tokens, 0), max(c.Micros, 0)})
+		b.held = b.limited(agent.Cost{Tokens: max(c.Tokens, 0), Micros: max(c.Micros, 0)})
 	}
 	return b
 }
@@ -236,15 +148,15 @@ func (b *Budget) Holding(c Cost) *Budget {
 // Asking returns b, to whose limit people with one of the roles may grant more; without roles it is the
 // owner of the task who may. spentBy is what was spent before, by the path of the agent that spent it.
 // Asking must be called before b is used. It takes ownership of spentBy, which must not be nil.
-func (b *Budget) Asking(roles []string, spentBy map[string]Cost) *Budget {
+func (b *Budget) Asking(roles []string, spentBy map[string]agent.Cost) *Budget {
 	b.asks, b.roles, b.spentBy = true, roles, spentBy
 	return b
 }
 
 // Grant raises the limit of b by what people have granted, and wakes all calls of Acquire that wait.
 func (b *Budget) Grant(grant *teamv1.Spent) {
-	c := CostOf(grant)
-	if b == nil || c == (Cost{}) {
+	c := agent.CostOf(grant)
+	if b == nil || c == (agent.Cost{}) {
 		return
 	}
 	b.tree.mu.Lock()
@@ -255,7 +167,7 @@ func (b *Budget) Grant(grant *teamv1.Spent) {
 
 // Resume returns a reservation of c in place of the same amount that b and all nodes above hold from
 // the beginning, for the agent at the path by. The caller must end it with Settle.
-func (b *Budget) Resume(c Cost, by string) *Budget {
+func (b *Budget) Resume(c agent.Cost, by string) *Budget {
 	if b == nil {
 		return nil
 	}
@@ -273,7 +185,7 @@ func (b *Budget) Among(n int) *Budget {
 	if b == nil || n < 2 {
 		return b
 	}
-	return &Budget{tree: b.tree, parent: b, limit: NoLimit(), share: int64(n)}
+	return &Budget{tree: b.tree, parent: b, limit: agent.NoLimit(), share: int64(n)}
 }
 
 type budgetKey struct{}
@@ -293,12 +205,12 @@ func BudgetOf(ctx context.Context) *Budget {
 type Want struct {
 	// Least is the minimum. If it cannot be reserved, and would not be available after others
 	// release their reservations, Acquire fails.
-	Least Cost
+	Least agent.Cost
 	// Enough is the amount for which Acquire waits, as long as others hold reservations that they
 	// may release. Without such reservations it reserves Least at once.
-	Enough Cost
+	Enough agent.Cost
 	// Most is the maximum, which is reserved if it is available.
-	Most Cost
+	Most agent.Cost
 	// Part limits the reservation to a fair part of what is available to all siblings, but not to
 	// less than Least; see Among.
 	Part bool
@@ -316,7 +228,7 @@ type Want struct {
 // available, the error has the reason BUDGET_EXCEEDED and, in its Details, the limit that was
 // reached, its value and who set it. The result is a budget of its own with the limit c, which
 // the caller must end with Settle. It does not reserve in the account, see Under.
-func (b *Budget) Reserve(c Cost) (*Budget, error) {
+func (b *Budget) Reserve(c agent.Cost) (*Budget, error) {
 	r, _, err := b.take(Want{Least: c, Enough: c, Most: c})
 	return r, err
 }
@@ -354,36 +266,36 @@ func (b *Budget) Acquire(ctx context.Context, w Want) (*Budget, error) {
 
 // draw raises the limit of the root from its source, if it has one and has less left than w. short says that
 // the source has less than the minimum, after a time if wait is set.
-func (b *Budget) draw(ctx context.Context, w Want, wait bool) (short *Error, err error) {
+func (b *Budget) draw(ctx context.Context, w Want, wait bool) (short *agent.Error, err error) {
 	root := b.drawing()
 	if root == nil {
 		return nil, nil
 	}
 	root.tree.mu.Lock()
-	free := root.limit.minus(root.spent).minus(root.held)
+	free := root.limit.Minus(root.spent).Minus(root.held)
 	if w.Instead != nil && w.Instead.reserved && !w.Instead.settled {
 		free = free.Plus(w.Instead.limit.Min(root.held))
 	}
 	root.tree.mu.Unlock()
-	need := Want{Least: w.Least.minus(free), Most: w.Most.minus(free), Part: w.Part}
-	if need.Most == (Cost{}) {
+	need := Want{Least: w.Least.Minus(free), Most: w.Most.Minus(free), Part: w.Part}
+	if need.Most == (agent.Cost{}) {
 		return nil, nil
 	}
 	c, err := root.source.Draw(ctx, need, wait)
-	switch e := (*Error)(nil); {
-	case errors.As(err, &e) && e.Reason == ReasonBudgetExceeded:
+	switch e := (*agent.Error)(nil); {
+	case errors.As(err, &e) && e.Reason == agent.ReasonBudgetExceeded:
 		return e, nil
 	case err != nil:
 		return nil, err
 	}
 	root.tree.mu.Lock()
 	defer root.tree.mu.Unlock()
-	root.limit = root.limit.Plus(Cost{limitedAmount(c.Tokens), limitedAmount(c.Micros)})
+	root.limit = root.limit.Plus(agent.Cost{Tokens: limitedAmount(c.Tokens), Micros: limitedAmount(c.Micros)})
 	return nil, nil
 }
 
 func limitedAmount(n int64) int64 {
-	if n == Unlimited {
+	if n == agent.Unlimited {
 		return 0
 	}
 	return n
@@ -435,7 +347,7 @@ func (b *Budget) take(w Want) (*Budget, <-chan struct{}, error) {
 // Room returns a BUDGET_EXCEEDED error if c would not be available even after all temporary
 // reservations were released. It reserves nothing. If the root has a source, what that has is known only when
 // it is drawn, and Room returns nil.
-func (b *Budget) Room(c Cost) error {
+func (b *Budget) Room(c agent.Cost) error {
 	if b == nil {
 		return nil
 	}
@@ -450,14 +362,14 @@ func (b *Budget) Room(c Cost) error {
 // left returns three amounts: free can be reserved now, later could be reserved if all temporary
 // reservations were released, and part is the fair part of later for one of the siblings. The
 // caller holds tree.mu.
-func (b *Budget) left() (free, later, part Cost) {
-	free, later, part = NoLimit(), NoLimit(), NoLimit()
+func (b *Budget) left() (free, later, part agent.Cost) {
+	free, later, part = agent.NoLimit(), agent.NoLimit(), agent.NoLimit()
 	share := int64(1)
 	for n := b; n != nil; n = n.parent {
-		most := n.limit.minus(n.spent).minus(n.keeps)
-		free = free.Min(most.minus(n.held.minus(n.keeps)))
+		most := n.limit.Minus(n.spent).Minus(n.keeps)
+		free = free.Min(most.Minus(n.held.Minus(n.keeps)))
 		later = later.Min(most)
-		part = part.Min(most.over(share))
+		part = part.Min(partOf(most, share))
 		if n.reserved {
 			break
 		}
@@ -486,9 +398,9 @@ func (b *Budget) drop() bool {
 	b.settled = true
 	for n := range b.above {
 		c := n.limited(b.limit)
-		n.held = n.held.minus(c)
+		n.held = n.held.Minus(c)
 		if b.kept {
-			n.keeps = n.keeps.minus(c)
+			n.keeps = n.keeps.Minus(c)
 		}
 	}
 	return true
@@ -509,11 +421,11 @@ func (b *Budget) above(yield func(*Budget) bool) {
 }
 
 // limited returns c without the amounts that b does not limit: those are not counted as held.
-func (b *Budget) limited(c Cost) Cost {
-	if b.limit.Tokens == Unlimited {
+func (b *Budget) limited(c agent.Cost) agent.Cost {
+	if b.limit.Tokens == agent.Unlimited {
 		c.Tokens = 0
 	}
-	if b.limit.Micros == Unlimited {
+	if b.limit.Micros == agent.Unlimited {
 		c.Micros = 0
 	}
 	return c
@@ -523,13 +435,13 @@ func (b *Budget) limited(c Cost) Cost {
 // nodes above. That is spent, or the sum of what was settled below b if that is more; it may
 // exceed the reservation. Further calls do nothing, and neither do calls on a budget that is not
 // a reservation.
-func (b *Budget) Settle(spent Cost) { b.settle(spent, false) }
+func (b *Budget) Settle(spent agent.Cost) { b.settle(spent, false) }
 
 // HandOver ends the reservation b like Settle, because a task of its own may spend c. That task
 // reserves in the account what it spends, so nothing is booked there for b.
-func (b *Budget) HandOver(c Cost) { b.settle(c, true) }
+func (b *Budget) HandOver(c agent.Cost) { b.settle(c, true) }
 
-func (b *Budget) settle(spent Cost, elsewhere bool) {
+func (b *Budget) settle(spent agent.Cost, elsewhere bool) {
 	if b == nil || !b.reserved {
 		return
 	}
@@ -538,10 +450,10 @@ func (b *Budget) settle(spent Cost, elsewhere bool) {
 	if !b.drop() {
 		return
 	}
-	spent = Cost{max(spent.Tokens, 0), max(spent.Micros, 0)}.Max(b.spent)
+	spent = agent.Cost{Tokens: max(spent.Tokens, 0), Micros: max(spent.Micros, 0)}.Max(b.spent)
 	for n := range b.above {
 		n.spent = n.spent.Plus(spent)
-		if n.asks && spent != (Cost{}) {
+		if n.asks && spent != (agent.Cost{}) {
 			n.spentBy[b.by] = n.spentBy[b.by].Plus(spent)
 		}
 	}
@@ -549,7 +461,7 @@ func (b *Budget) settle(spent Cost, elsewhere bool) {
 	switch {
 	case b.entry == nil:
 	case elsewhere:
-		b.entry.Settle(Cost{})
+		b.entry.Settle(agent.Cost{})
 	default:
 		b.entry.Settle(spent)
 	}
@@ -572,9 +484,9 @@ func (t *tree) wait() <-chan struct{} {
 }
 
 // Reserved returns the amount that b reserves; for a budget that is not a reservation, its limit.
-func (b *Budget) Reserved() Cost {
+func (b *Budget) Reserved() agent.Cost {
 	if b == nil {
-		return NoLimit()
+		return agent.NoLimit()
 	}
 	return b.limit
 }
@@ -584,15 +496,15 @@ func (b *Budget) Reserved() Cost {
 func (b *Budget) Envelope() *teamv1.Limits { return LimitsOf(b.Reserved()) }
 
 // LimitsOf returns c as limits. It returns nil if c limits nothing.
-func LimitsOf(c Cost) *teamv1.Limits {
-	if c == NoLimit() {
+func LimitsOf(c agent.Cost) *teamv1.Limits {
+	if c == agent.NoLimit() {
 		return nil
 	}
 	l := &teamv1.Limits{}
-	if tokens := c.Tokens; tokens != Unlimited {
+	if tokens := c.Tokens; tokens != agent.Unlimited {
 		l.MaxTokens = &tokens
 	}
-	if c.Micros != Unlimited {
+	if c.Micros != agent.Unlimited {
 		usd := float64(c.Micros) / 1e6
 		l.MaxCost = &usd
 	}
@@ -600,11 +512,11 @@ func LimitsOf(c Cost) *teamv1.Limits {
 }
 
 // Left returns the amount that can be reserved at the moment.
-func (b *Budget) Left() Cost {
+func (b *Budget) Left() agent.Cost {
 	if b == nil {
-		return NoLimit()
+		return agent.NoLimit()
 	}
-	most := NoLimit()
+	most := agent.NoLimit()
 	if a := b.account(); a != nil {
 		most = a.Left()
 	}
@@ -621,9 +533,9 @@ func (b *Budget) Left() Cost {
 }
 
 // Drawn returns what b, a root, has left of its limit as it is now, without what a source may add.
-func (b *Budget) Drawn() Cost {
+func (b *Budget) Drawn() agent.Cost {
 	if b == nil {
-		return NoLimit()
+		return agent.NoLimit()
 	}
 	b.tree.mu.Lock()
 	defer b.tree.mu.Unlock()
@@ -632,57 +544,38 @@ func (b *Budget) Drawn() Cost {
 }
 
 // Spent returns what was spent by b and everything below it and has been settled.
-func (b *Budget) Spent() Cost {
+func (b *Budget) Spent() agent.Cost {
 	if b == nil {
-		return Cost{}
+		return agent.Cost{}
 	}
 	b.tree.mu.Lock()
 	defer b.tree.mu.Unlock()
 	return b.spent
 }
 
-// Keys in the Details of an error that reports an exceeded limit, and values of them.
-const (
-	// DetailLimit is the key of the limit's name, such as max_tokens, max_cost or max_steps.
-	DetailLimit = "limit"
-	// DetailValue is the key of the limit's value: tokens, USD, or a count.
-	DetailValue = "value"
-	// DetailSetBy is the key of the path of the agent that set the limit, or of SetByCaller.
-	DetailSetBy = "set_by"
-	// DetailAccount is the key of the account, if the limit is one of an account. DetailPrincipal is that
-	// of the principal, if it is one of each principal of the account.
-	DetailAccount   = "account"
-	DetailPrincipal = "principal"
-	// LimitMaxTokens and LimitMaxCost are the values of DetailLimit for the limits of a budget.
-	LimitMaxTokens = "max_tokens"
-	LimitMaxCost   = "max_cost"
-	// SetByCaller is the value of DetailSetBy if the limit is what the caller's budget has left.
-	SetByCaller = "caller"
-)
-
 // exceeded returns the error for an amount that cannot be reserved in b, because of the limit of a
 // node. It names the nearest such node that people cannot grant more to; without one, the nearest that
 // they can, and then the cause of the error is a *Shortfall. The caller holds tree.mu.
-func (b *Budget) exceeded(c Cost) *Error {
-	held := func(n *Budget) Cost { return n.keeps }
+func (b *Budget) exceeded(c agent.Cost) *agent.Error {
+	held := func(n *Budget) agent.Cost { return n.keeps }
 	at := b.short(c, held)
 	if at == nil { // only until others release their reservations
-		held = func(n *Budget) Cost { return n.held }
+		held = func(n *Budget) agent.Cost { return n.held }
 		at = b.short(c, held)
 	}
 	if at == nil {
 		at = b
 	}
-	tokens := !at.limit.minus(at.spent).minus(held(at)).Covers(Cost{Tokens: c.Tokens})
+	tokens := !at.limit.Minus(at.spent).Minus(held(at)).Covers(agent.Cost{Tokens: c.Tokens})
 	return at.shortfall(c, tokens)
 }
 
 // short returns the node whose limit prevents a reservation of c in b, if of what is held the amounts
 // held stay; see exceeded. It returns nil if no limit does. The caller holds tree.mu.
-func (b *Budget) short(c Cost, held func(*Budget) Cost) *Budget {
+func (b *Budget) short(c agent.Cost, held func(*Budget) agent.Cost) *Budget {
 	var at *Budget
 	for n := b; n != nil; n = n.parent {
-		if !n.limit.minus(n.spent).minus(held(n)).Covers(c) && (at == nil || at.asks && !n.asks) {
+		if !n.limit.Minus(n.spent).Minus(held(n)).Covers(c) && (at == nil || at.asks && !n.asks) {
 			at = n
 		}
 		if n.reserved {
@@ -694,19 +587,24 @@ func (b *Budget) short(c Cost, held func(*Budget) Cost) *Budget {
 
 // shortfall returns the error that the limit of b, that of tokens or of money, does not cover c. The
 // caller holds tree.mu.
-func (b *Budget) shortfall(c Cost, tokens bool) *Error {
-	name, format, unit := LimitMaxCost, Dollars, " USD"
+func (b *Budget) shortfall(c agent.Cost, tokens bool) *agent.Error {
+	name, format, unit := agent.LimitMaxCost, Dollars, " USD"
 	if tokens {
-		name, format, unit = LimitMaxTokens, count, " tokens"
+		name, format, unit = agent.LimitMaxTokens, count, " tokens"
 	}
-	of := func(c Cost) int64 { return c.in(tokens) }
+	of := func(c agent.Cost) int64 {
+		if tokens {
+			return c.Tokens
+		}
+		return c.Micros
+	}
 	by, whose := b.setBy, "limits."+name+" of "+strconv.Quote(b.setBy)
 	if by == "" {
-		by, whose = SetByCaller, "what the caller has left ("+name+")"
+		by, whose = agent.SetByCaller, "what the caller has left ("+name+")"
 	}
 	value := format(of(b.limit))
-	e := Errorf(CodeInternal, ReasonBudgetExceeded, "the budget does not cover what comes next: %s is %s%s, %s of it are spent or reserved, and %s are needed",
-		whose, value, unit, format(plus(of(b.spent), of(b.held))), format(of(c))).With(DetailLimit, name).With(DetailValue, value).With(DetailSetBy, by)
+	e := agent.Errorf(agent.CodeInternal, agent.ReasonBudgetExceeded, "the budget does not cover what comes next: %s is %s%s, %s of it are spent or reserved, and %s are needed",
+		whose, value, unit, format(of(b.spent.Plus(b.held))), format(of(c))).With(agent.DetailLimit, name).With(agent.DetailValue, value).With(agent.DetailSetBy, by)
 	if !b.asks {
 		return e
 	}
@@ -722,25 +620,6 @@ func (b *Budget) shortfall(c Cost, tokens bool) *Error {
 	return e.Because(&Shortfall{Request: r, Roles: b.roles})
 }
 
-// Binds reports whether err is about a limit that holds for the agent at path as a whole: the
-// agent's own, one above it, the caller's, or the account's. The agent then cannot continue. If Binds returns
-// false, err is, for the agent, like any other failure of a member. It considers the limits on
-// the budget, steps, turns and delegations, but not on hand-offs.
-func Binds(err *Error, path string) bool {
-	if err == nil {
-		return false
-	}
-	by := err.Details[DetailSetBy]
-	switch err.Reason {
-	case ReasonBudgetExceeded, ReasonMaxIterations, ReasonMaxDelegations:
-	case ReasonAccountLimit:
-		return by == SetByAccount
-	default:
-		return false
-	}
-	return by == SetByCaller || by != "" && (by == path || strings.HasPrefix(path, by+"/"))
-}
-
 // count formats n as a decimal number.
 func count(n int64) string { return strconv.FormatInt(n, 10) }
 
@@ -749,4 +628,17 @@ func Dollars(micros int64) string {
 	s := strconv.FormatInt(micros%1e6, 10)
 	s = strconv.FormatInt(micros/1e6, 10) + "." + strings.Repeat("0", 6-len(s)) + s
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// Shortfall is the cause of a BUDGET_EXCEEDED error if people may grant what is missing.
+type Shortfall struct {
+	// Request says which limit was reached. Its Most is not set.
+	Request *teamv1.BudgetRequest
+	// Roles of the people who may grant more. Empty means the owner of the task.
+	Roles []string
+}
+
+// Error returns the name of the limit and who has set it. The text is for logs.
+func (s *Shortfall) Error() string {
+	return s.Request.GetLimit() + " of " + s.Request.GetSetBy() + " may be raised"
 }

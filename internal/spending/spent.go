@@ -1,43 +1,11 @@
-package agent
+package spending
 
 import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// AddSpent returns the sum of a and b. Nil counts as 0, and the result may be a or b itself, so
-// callers must not modify it. Neither a nor b is changed.
-func AddSpent(a, b *teamv1.Spent) *teamv1.Spent {
-	switch {
-	case b == nil:
-		return a
-	case a == nil:
-		return b
-	}
-	return &teamv1.Spent{
-		InputTokens: sum(a.GetInputTokens(), b.GetInputTokens()), OutputTokens: sum(a.GetOutputTokens(), b.GetOutputTokens()),
-		CachedInputTokens: sum(a.GetCachedInputTokens(), b.GetCachedInputTokens()), CacheWriteTokens: sum(a.GetCacheWriteTokens(), b.GetCacheWriteTokens()),
-		ReasoningTokens: sum(a.GetReasoningTokens(), b.GetReasoningTokens()), CostMicros: sum(a.GetCostMicros(), b.GetCostMicros()),
-		ModelCalls: sum(a.GetModelCalls(), b.GetModelCalls()), ToolCalls: sum(a.GetToolCalls(), b.GetToolCalls()),
-		Estimated: a.GetEstimated() || b.GetEstimated(), Claimed: a.GetClaimed() || b.GetClaimed(),
-	}
-}
-
-// LessSpent returns a without b, at least 0. Nil counts as 0, and the result may be a itself, so callers
-// must not modify it. If a and b both include estimates, or claims, those of b are taken to be all.
-func LessSpent(a, b *teamv1.Spent) *teamv1.Spent {
-	if a == nil || b == nil {
-		return a
-	}
-	return &teamv1.Spent{
-		InputTokens: less(a.GetInputTokens(), b.GetInputTokens()), OutputTokens: less(a.GetOutputTokens(), b.GetOutputTokens()),
-		CachedInputTokens: less(a.GetCachedInputTokens(), b.GetCachedInputTokens()), CacheWriteTokens: less(a.GetCacheWriteTokens(), b.GetCacheWriteTokens()),
-		ReasoningTokens: less(a.GetReasoningTokens(), b.GetReasoningTokens()), CostMicros: less(a.GetCostMicros(), b.GetCostMicros()),
-		ModelCalls: less(a.GetModelCalls(), b.GetModelCalls()), ToolCalls: less(a.GetToolCalls(), b.GetToolCalls()),
-		Estimated: a.GetEstimated() && !b.GetEstimated(), Claimed: a.GetClaimed() && !b.GetClaimed(),
-	}
-}
 
 // LostOn returns what is booked for an attempt with the given reservation if its end is not on
 // record, because its process stopped: the reservation, marked as estimated, if the attempt was a
@@ -56,30 +24,27 @@ func LostOn(reserved *teamv1.Spent) *teamv1.Spent {
 // a task if it is a TaskPricer and has reported no cost. err is the failure of the call, or nil, and
 // recorded are its events. A call that the peer is known to have refused costs nothing. A call that
 // was canceled may have begun a task.
-func WithTaskCost(a Agent, spent *teamv1.Spent, err error, recorded []*teamv1.Event) *teamv1.Spent {
-	p, ok := a.(TaskPricer)
+func WithTaskCost(a agent.Agent, spent *teamv1.Spent, err error, recorded []*teamv1.Event) *teamv1.Spent {
+	p, ok := a.(agent.TaskPricer)
 	if !ok || p.TaskCost() <= 0 || spent.GetCostMicros() > 0 {
 		return spent
 	}
 	began := slices.ContainsFunc(recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })
-	if e := AsError(err); e != nil && e.Fresh && !began && e.Reason != ReasonCanceled {
+	if e := agent.AsError(err); e != nil && e.Fresh && !began && e.Reason != agent.ReasonCanceled {
 		return spent
 	}
-	return AddSpent(spent, &teamv1.Spent{CostMicros: p.TaskCost()})
+	return agent.AddSpent(spent, &teamv1.Spent{CostMicros: p.TaskCost()})
 }
-
-// sum returns a+b. Negative values, which a faulty peer might report, count as 0.
-func sum(a, b int64) int64 { return plus(max(a, 0), max(b, 0)) }
 
 // BookedOn returns what the recorded events of a call have used of its budget: what was spent,
 // and the parts that were given to detached tasks. Steps that have not ended are not included,
 // because they reserve their part again when they continue.
-func BookedOn(recorded []*teamv1.Event) Cost {
-	c, parts := CostOf(SpentOn(recorded)), map[string]Cost{}
+func BookedOn(recorded []*teamv1.Event) agent.Cost {
+	c, parts := agent.CostOf(SpentOn(recorded)), map[string]agent.Cost{}
 	for _, ev := range recorded {
 		switch k := ev.GetKind().(type) {
 		case *teamv1.Event_Spawned:
-			parts[ev.GetScope()] = CostOf(k.Spawned.GetBudget())
+			parts[ev.GetScope()] = agent.CostOf(k.Spawned.GetBudget())
 		case *teamv1.Event_Ended:
 			c = c.Plus(parts[ev.GetScope()])
 		}
@@ -90,7 +55,7 @@ func BookedOn(recorded []*teamv1.Event) Cost {
 // HeldOn returns the parts of the budget that the recorded events of a call have given to members on
 // other servers that still work on them: they may have spent all of it. Calls of models are not
 // included, see SpentOn, and neither are members that wait for people.
-func HeldOn(recorded []*teamv1.Event) Cost {
+func HeldOn(recorded []*teamv1.Event) agent.Cost {
 	open := map[string]*teamv1.Spent{}
 	for _, ev := range recorded {
 		switch k := ev.GetKind().(type) {
@@ -102,9 +67,9 @@ func HeldOn(recorded []*teamv1.Event) Cost {
 			delete(open, ev.GetScope())
 		}
 	}
-	c := Cost{}
+	c := agent.Cost{}
 	for _, part := range open {
-		c = c.Plus(CostOf(part))
+		c = c.Plus(agent.CostOf(part))
 	}
 	return c
 }
@@ -112,8 +77,8 @@ func HeldOn(recorded []*teamv1.Event) Cost {
 // PartLimits returns the limits of a detached task that was given s as its part of the budget. It
 // returns nil if there is no limit.
 func PartLimits(s *teamv1.Spent) *teamv1.Limits {
-	c := NoLimit()
-	if n := CostOf(s).Tokens; n > 0 {
+	c := agent.NoLimit()
+	if n := agent.CostOf(s).Tokens; n > 0 {
 		c.Tokens = n
 	}
 	if n := s.GetCostMicros(); n > 0 {
@@ -127,7 +92,7 @@ func PartLimits(s *teamv1.Spent) *teamv1.Limits {
 // interrupted.
 func SpentOn(recorded []*teamv1.Event) *teamv1.Spent {
 	total := &teamv1.Spent{}
-	eachSpent(recorded, func(_ string, spent *teamv1.Spent) { total = AddSpent(total, spent) })
+	eachSpent(recorded, func(_ string, spent *teamv1.Spent) { total = agent.AddSpent(total, spent) })
 	return total
 }
 
@@ -145,26 +110,26 @@ func SpentOnOpen(recorded []*teamv1.Event, scope string) (spent *teamv1.Spent) {
 			own = append(own, ev)
 		}
 	}
-	eachSpent(own, func(_ string, s *teamv1.Spent) { spent = AddSpent(spent, s) })
+	eachSpent(own, func(_ string, s *teamv1.Spent) { spent = agent.AddSpent(spent, s) })
 	return spent
 }
 
 // SpentBy returns what BookedOn returns, by the path of the agent that spent it or, for a detached
 // task, was given it. It is never nil.
-func SpentBy(recorded []*teamv1.Event) map[string]Cost {
-	by, parts := map[string]Cost{}, map[string]Cost{}
+func SpentBy(recorded []*teamv1.Event) map[string]agent.Cost {
+	by, parts := map[string]agent.Cost{}, map[string]agent.Cost{}
 	for _, ev := range recorded {
 		switch k := ev.GetKind().(type) {
 		case *teamv1.Event_Spawned:
-			parts[ev.GetScope()] = CostOf(k.Spawned.GetBudget())
+			parts[ev.GetScope()] = agent.CostOf(k.Spawned.GetBudget())
 		case *teamv1.Event_Ended:
-			if c := parts[ev.GetScope()]; c != (Cost{}) {
+			if c := parts[ev.GetScope()]; c != (agent.Cost{}) {
 				by[ev.GetAgent()] = by[ev.GetAgent()].Plus(c)
 			}
 		}
 	}
 	eachSpent(recorded, func(path string, spent *teamv1.Spent) {
-		if c := CostOf(spent); c != (Cost{}) {
+		if c := agent.CostOf(spent); c != (agent.Cost{}) {
 			by[path] = by[path].Plus(c)
 		}
 	})
@@ -189,14 +154,14 @@ func eachSpent(recorded []*teamv1.Event, f func(path string, spent *teamv1.Spent
 				a = &attempts{path: ev.GetAgent()}
 				begun[ev.GetScope()] = a
 			}
-			a.failed, a.open = AddSpent(a.failed, LostOn(a.open)), k.Started.GetReserved()
+			a.failed, a.open = agent.AddSpent(a.failed, LostOn(a.open)), k.Started.GetReserved()
 		case *teamv1.Event_Retried:
 			a := begun[ev.GetScope()]
 			if a == nil {
 				a = &attempts{path: ev.GetAgent()}
 				begun[ev.GetScope()] = a
 			}
-			a.failed, a.open = AddSpent(a.failed, k.Retried.GetSpent()), nil
+			a.failed, a.open = agent.AddSpent(a.failed, k.Retried.GetSpent()), nil
 		case *teamv1.Event_Ended:
 			delete(begun, ev.GetScope()) // the Ended event includes the other attempts
 			if !deciders[ev.GetScope()] {
@@ -205,6 +170,6 @@ func eachSpent(recorded []*teamv1.Event, f func(path string, spent *teamv1.Spent
 		}
 	}
 	for _, a := range begun {
-		f(a.path, AddSpent(a.failed, LostOn(a.open)))
+		f(a.path, agent.AddSpent(a.failed, LostOn(a.open)))
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package allowance
 
 import (
 	"sync"
@@ -6,49 +6,50 @@ import (
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 func TestAllowance_C_07(t *testing.T) {
 	t.Run("all of it or nothing, in every node above", func(t *testing.T) {
-		root := (*Allowance)(nil).Child("root", Counts{CountSteps: 3, CountDelegations: 1}, Counts{})
-		low := root.Child("root/low", Counts{CountSteps: 2}, Counts{})
-		if err := low.Take(CountSteps, CountDelegations); err != nil {
+		root := (*Allowance)(nil).Child("root", Counts{Steps: 3, Delegations: 1}, Counts{})
+		low := root.Child("root/low", Counts{Steps: 2}, Counts{})
+		if err := low.Take(Steps, Delegations); err != nil {
 			t.Fatal(err)
 		}
-		err := AsError(low.Take(CountSteps, CountDelegations))
-		if err.Reason != ReasonMaxDelegations || err.Details[DetailLimit] != "max_delegations" || err.Details[DetailValue] != "1" || err.Details[DetailSetBy] != "root" {
+		err := agent.AsError(low.Take(Steps, Delegations))
+		if err.Reason != agent.ReasonMaxDelegations || err.Details[agent.DetailLimit] != "max_delegations" || err.Details[agent.DetailValue] != "1" || err.Details[agent.DetailSetBy] != "root" {
 			t.Error(err, err.Details)
 		}
-		if !Binds(err, "root") || !Binds(err, "root/low") || Binds(err, "rooter") {
+		if !agent.Binds(err, "root") || !agent.Binds(err, "root/low") || agent.Binds(err, "rooter") {
 			t.Error("it binds root and what is below it, and nobody else")
 		}
-		if low.Used() != (Counts{CountSteps: 1, CountDelegations: 1}) || root.Used() != low.Used() {
+		if low.Used() != (Counts{Steps: 1, Delegations: 1}) || root.Used() != low.Used() {
 			t.Error(low.Used(), root.Used())
 		}
-		if err := low.Take(CountSteps); err != nil {
+		if err := low.Take(Steps); err != nil {
 			t.Error(err)
 		}
-		if err := AsError(low.Take(CountSteps)); err.Reason != ReasonMaxIterations || err.Details[DetailSetBy] != "root/low" || Binds(err, "root") {
+		if err := agent.AsError(low.Take(Steps)); err.Reason != agent.ReasonMaxIterations || err.Details[agent.DetailSetBy] != "root/low" || agent.Binds(err, "root") {
 			t.Error(err, err.Details)
 		}
-		if err := root.Take(CountSteps, CountTurns, CountHandoffs); err != nil {
+		if err := root.Take(Steps, Turns, Handoffs); err != nil {
 			t.Error("the limit of a member is none of those above", err)
 		}
 	})
 	t.Run("what is gone already counts", func(t *testing.T) {
-		if err := (*Allowance)(nil).Child("a", Counts{CountTurns: 2}, Counts{CountTurns: 2}).Take(CountTurns); err == nil {
+		if err := (*Allowance)(nil).Child("a", Counts{Turns: 2}, Counts{Turns: 2}).Take(Turns); err == nil {
 			t.Error("taken")
 		}
 	})
 	t.Run("many at the same time take no more than there is", func(t *testing.T) {
-		root := (*Allowance)(nil).Child("a", Counts{CountHandoffs: 50}, Counts{})
+		root := (*Allowance)(nil).Child("a", Counts{Handoffs: 50}, Counts{})
 		var got atomic.Int64
 		var wg sync.WaitGroup
 		for range 8 {
 			low := root.Child("b", Counts{}, Counts{})
 			wg.Go(func() {
 				for range 20 {
-					if low.Take(CountHandoffs) == nil {
+					if low.Take(Handoffs) == nil {
 						got.Add(1)
 					}
 				}
@@ -76,7 +77,7 @@ func TestAllowance_C_07(t *testing.T) {
 			decided("2", step("2", teamv1.Step_KIND_TOOL, "c"), step("3", teamv1.Step_KIND_HUMAN, "")), started("2.2"), started("2.3"),
 			decided("3", step("1", teamv1.Step_KIND_STEP, "")), started("3.1"),
 		})
-		if want := (Counts{CountSteps: 3, CountTurns: 1, CountDelegations: 2, CountHandoffs: 1}); got != want {
+		if want := (Counts{Steps: 3, Turns: 1, Delegations: 2, Handoffs: 1}); got != want {
 			t.Error(got, want)
 		}
 	})

@@ -1,4 +1,6 @@
-package agent
+// Package inforce holds the halts that are in force in this process: it keeps what they cover from beginning, and ends what
+// has begun.
+package inforce
 
 import (
 	"cmp"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // ErrHeld is the error of Halts.Begin for work that a halt has paused. The run is paused by then,
@@ -24,14 +27,14 @@ const sending = time.Second
 // a process share them. A nil *Halts never halts anything. It is safe for concurrent use.
 type Halts struct {
 	mu      sync.Mutex
-	version int64                 // guarded by mu
-	list    []*teamv1.Halt        // replaced as a whole; guarded by mu
-	uses    map[*HaltUse]struct{} // what has begun and not ended; guarded by mu
-	ended   chan struct{}         // closed when a use ends; nil if nobody waits for that; guarded by mu
+	version int64             // guarded by mu
+	list    []*teamv1.Halt    // replaced as a whole; guarded by mu
+	uses    map[*Use]struct{} // what has begun and not ended; guarded by mu
+	ended   chan struct{}     // closed when a use ends; nil if nobody waits for that; guarded by mu
 }
 
-// NewHalts returns Halts without any halt.
-func NewHalts() *Halts { return &Halts{uses: map[*HaltUse]struct{}{}} }
+// New returns Halts without any halt.
+func New() *Halts { return &Halts{uses: map[*Use]struct{}{}} }
 
 // Subject is what is about to be used, as halts name it.
 type Subject struct {
@@ -47,27 +50,27 @@ type Subject struct {
 }
 
 // ModelSubject returns the subject of a model that is about to be called.
-func ModelSubject(m Model) Subject {
+func ModelSubject(m agent.Model) Subject {
 	if a, ok := m.(interface{ Alternatives() [][]string }); ok {
 		return Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: a.Alternatives()}
 	}
 	return Subject{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Names: [][]string{{m.Name()}}}
 }
 
-// HaltUse is work that has begun, or is about to: a run, a call, or a step with work below it.
-type HaltUse struct {
+// Use is work that has begun, or is about to: a run, a call, or a step with work below it.
+type Use struct {
 	halts   *Halts
-	above   *HaltUse // nil for a run
+	above   *Use // nil for a run
 	subject Subject
-	run     *HaltRun
+	run     *Run
 	scope   string
 	cancel  context.CancelCauseFunc // nil for a run
 	began   time.Time               // guarded by halts.mu
 	stopped int64                   // version of the halt that has stopped it; 0 if none has; guarded by halts.mu
 }
 
-// HaltRun is a run that halts may stop.
-type HaltRun struct {
+// Run is a run that halts may stop.
+type Run struct {
 	// Task is the id of the root task, and Owner its owner as account/principal.
 	Task, Owner string
 	// Agents are the ids of the agent of the task and, if it was detached, of the team that it works
@@ -91,6 +94,14 @@ type Stopped struct {
 }
 
 type haltKey struct{}
+
+// Of returns the halts under which a context works, nil if there are none.
+func Of(ctx context.Context) *Halts {
+	if u, ok := ctx.Value(haltKey{}).(*Use); ok {
+		return u.halts
+	}
+	return nil
+}
 
 // Set puts halts in force in place of those before. It stops the runs and cancels the steps that they
 // cover, and returns both. After Set has returned, Begin and Check refuse what the halts cover. A call
@@ -116,7 +127,7 @@ func (h *Halts) Set(version int64, list []*teamv1.Halt) []Stopped {
 			u.stopped = by.GetVersion()
 			u.cancel(halted(by, false))
 			if !u.subject.Optional && u.scope != "" && u.run != nil && h.reaching(u.above) == nil {
-				stopped = append(stopped, Stopped{u.run.Owner, ChildTask(u.run.Task, u.scope), by.GetVersion()})
+				stopped = append(stopped, Stopped{u.run.Owner, agent.ChildTask(u.run.Task, u.scope), by.GetVersion()})
 			}
 		}
 	}
@@ -193,7 +204,7 @@ func (h *Halts) Refusal(owner, account, agentID string) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if by := h.run(&HaltRun{Owner: owner, Agents: []string{agentID}, Accounts: map[string]string{agentID: account}}); by != nil {
+	if by := h.run(&Run{Owner: owner, Agents: []string{agentID}, Accounts: map[string]string{agentID: account}}); by != nil {
 		return halted(by, true)
 	}
 	return nil
@@ -201,13 +212,13 @@ func (h *Halts) Refusal(owner, account, agentID string) error {
 
 // Run registers a run until End is called, and stops it if it is halted already. All uses of the run
 // must begin with the context that Run returns. Check must be called before the agent of the run is.
-func (h *Halts) Run(ctx context.Context, r *HaltRun) (*HaltUse, context.Context) {
+func (h *Halts) Run(ctx context.Context, r *Run) (*Use, context.Context) {
 	if h == nil {
 		return nil, ctx
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	u := &HaltUse{halts: h, run: r, began: time.Now()}
+	u := &Use{halts: h, run: r, began: time.Now()}
 	h.uses[u] = struct{}{}
 	if by := h.run(r); by != nil {
 		u.stopped = by.GetVersion()
@@ -219,12 +230,12 @@ func (h *Halts) Run(ctx context.Context, r *HaltRun) (*HaltUse, context.Context)
 // Begin registers a use of a subject in a scope; an empty one means that of the use above. It must be called before the use is recorded, and
 // Check must be called right before the use takes effect. If a halt covers the use, the error is
 // HALTED, or ErrHeld if the halt pauses runs, and Use is nil. The methods of a nil Use do nothing.
-func (h *Halts) Begin(ctx context.Context, scope string, s Subject) (*HaltUse, context.Context, error) {
+func (h *Halts) Begin(ctx context.Context, scope string, s Subject) (*Use, context.Context, error) {
 	if h == nil {
 		return nil, ctx, nil
 	}
-	above, _ := ctx.Value(haltKey{}).(*HaltUse)
-	u := &HaltUse{halts: h, above: above, subject: s, scope: scope, began: time.Now()}
+	above, _ := ctx.Value(haltKey{}).(*Use)
+	u := &Use{halts: h, above: above, subject: s, scope: scope, began: time.Now()}
 	if above != nil {
 		u.run, u.scope = above.run, cmp.Or(scope, above.scope)
 	}
@@ -243,7 +254,7 @@ func (h *Halts) Begin(ctx context.Context, scope string, s Subject) (*HaltUse, c
 }
 
 // Check returns the error of Begin if a halt covers the use by now.
-func (u *HaltUse) Check() error {
+func (u *Use) Check() error {
 	if u == nil {
 		return nil
 	}
@@ -263,7 +274,7 @@ func (u *HaltUse) Check() error {
 }
 
 // End ends the use.
-func (u *HaltUse) End() {
+func (u *Use) End() {
 	if u == nil {
 		return
 	}
@@ -280,11 +291,11 @@ func (u *HaltUse) End() {
 }
 
 // isRun reports whether the use is a whole run.
-func (u *HaltUse) isRun() bool { return u.above == nil && u.run != nil }
+func (u *Use) isRun() bool { return u.above == nil && u.run != nil }
 
 // reaching returns the halt that stops a use: one of its run, else the one of the outermost use that
 // is halted; nil if there is none. The caller holds mu.
-func (h *Halts) reaching(u *HaltUse) *teamv1.Halt {
+func (h *Halts) reaching(u *Use) *teamv1.Halt {
 	if len(h.list) == 0 || u == nil {
 		return nil
 	}
@@ -295,7 +306,7 @@ func (h *Halts) reaching(u *HaltUse) *teamv1.Halt {
 }
 
 // covering returns the halt that covers a use itself, without those above it. The caller holds mu.
-func (h *Halts) covering(s Subject, u *HaltUse) *teamv1.Halt {
+func (h *Halts) covering(s Subject, u *Use) *teamv1.Halt {
 	if u.isRun() {
 		return h.run(u.run)
 	}
@@ -315,7 +326,7 @@ func (h *Halts) covering(s Subject, u *HaltUse) *teamv1.Halt {
 }
 
 // run returns the halt that covers a whole run, nil if there is none. The caller holds mu.
-func (h *Halts) run(r *HaltRun) *teamv1.Halt {
+func (h *Halts) run(r *Run) *teamv1.Halt {
 	account, _, _ := strings.Cut(r.Owner, "/")
 	return h.first(func(by *teamv1.Halt) bool {
 		switch kindOf(by) {
@@ -335,7 +346,7 @@ func (h *Halts) run(r *HaltRun) *teamv1.Halt {
 
 // has reports whether a halt of an agent is of the one that the run has, and not of one of another account that has
 // had the same id. A run that is nil has only agents of the configuration file.
-func (r *HaltRun) has(by *teamv1.Halt) bool {
+func (r *Run) has(by *teamv1.Halt) bool {
 	if r == nil {
 		return by.GetAccount() == ""
 	}
@@ -362,8 +373,8 @@ func kindOf(by *teamv1.Halt) teamv1.HaltKind {
 	return by.GetKind()
 }
 
-// HaltSubject describes what a halt covers, such as: team "desk".
-func HaltSubject(by *teamv1.Halt) string {
+// Describe describes what a halt covers, such as: team "desk".
+func Describe(by *teamv1.Halt) string {
 	kind := strings.ToLower(strings.TrimPrefix(by.GetKind().String(), "HALT_KIND_"))
 	if by.GetKind() == teamv1.HaltKind_HALT_KIND_SERVER {
 		return "the " + kind
@@ -373,9 +384,9 @@ func HaltSubject(by *teamv1.Halt) string {
 
 // halted returns the error for work that a halt does not let begin, if fresh is true, or has ended.
 // The latter wraps ErrCanceled, and the outcome of the work is unknown.
-func halted(by *teamv1.Halt, fresh bool) *Error {
+func halted(by *teamv1.Halt, fresh bool) *agent.Error {
 	at := by.GetAt().AsTime().UTC().Format(time.RFC3339)
-	e := Errorf(CodeFailedPrecondition, ReasonHalted, "%s was halted by %s at %s: %s; try again after it has been resumed", HaltSubject(by), by.GetBy(), at, by.GetReason())
+	e := agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonHalted, "%s was halted by %s at %s: %s; try again after it has been resumed", Describe(by), by.GetBy(), at, by.GetReason())
 	e.Details = map[string]string{
 		"kind": strings.TrimPrefix(by.GetKind().String(), "HALT_KIND_"), "by": by.GetBy(), "at": at, "why": by.GetReason(),
 	}
@@ -384,28 +395,28 @@ func halted(by *teamv1.Halt, fresh bool) *Error {
 	}
 	e.Fresh = fresh
 	if !fresh {
-		e.Err = ErrCanceled
+		e.Err = agent.ErrCanceled
 	}
 	return e
 }
 
-// HaltedBy returns err, the error of a call with the context ctx, as the HALTED error if a halt has
+// By returns err, the error of a call with the context ctx, as the HALTED error if a halt has
 // ended the call. It keeps what the call spent and its receipt.
-func HaltedBy(ctx context.Context, err error) error {
-	var cause *Error
-	if err == nil || !errors.As(context.Cause(ctx), &cause) || cause.Reason != ReasonHalted {
+func By(ctx context.Context, err error) error {
+	var cause *agent.Error
+	if err == nil || !errors.As(context.Cause(ctx), &cause) || cause.Reason != agent.ReasonHalted {
 		return err
 	}
-	e := AsError(err)
+	e := agent.AsError(err)
 	by := *cause
 	by.Spent, by.Receipt, by.Fresh = e.Spent, e.Receipt, e.Fresh
 	return &by
 }
 
-// HaltedRun returns err, the error of a run that a halt has canceled, with the reason HALTED. It wraps
+// EndedRun returns err, the error of a run that a halt has canceled, with the reason HALTED. It wraps
 // ErrCanceled, and keeps what the run spent and its receipt.
-func HaltedRun(by *teamv1.Halt, err error) error {
-	e, h := AsError(err), halted(by, false)
+func EndedRun(by *teamv1.Halt, err error) error {
+	e, h := agent.AsError(err), halted(by, false)
 	h.Spent, h.Receipt, h.Fresh = e.Spent, e.Receipt, e.Fresh
 	return h
 }

@@ -1,4 +1,4 @@
-package agent_test
+package forms_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/forms"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -154,7 +155,7 @@ func TestReadToolAnswer(t *testing.T) {
 		{`{"type":"array"}`, "", "x", 0, "it must be object"},
 		{`{"type":"object","required":["a"]}`, "", "x", 0, `requires "a", which is not one of its fields`},
 	} {
-		a, err := agent.ReadToolAnswer(&teamv1.ToolQuestion{Schema: tt.schema, Url: tt.url}, agent.NewMessage(tt.text))
+		a, err := forms.ReadToolAnswer(&teamv1.ToolQuestion{Schema: tt.schema, Url: tt.url}, agent.NewMessage(tt.text))
 		switch {
 		case tt.action == 0:
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -172,14 +173,14 @@ func TestReadToolAnswer(t *testing.T) {
 		return &a2av1.Message{Parts: []*a2av1.Part{{Content: &a2av1.Part_Data{Data: value}}}}
 	}
 	q := &teamv1.ToolQuestion{Schema: oneSchema}
-	if a, err := agent.ReadToolAnswer(q, data(map[string]any{"n": 3})); err != nil || a.GetContent() != `{"n":3}` {
+	if a, err := forms.ReadToolAnswer(q, data(map[string]any{"n": 3})); err != nil || a.GetContent() != `{"n":3}` {
 		t.Error(a, err)
 	}
-	if a, err := agent.ReadToolAnswer(q, data(map[string]any{"action": "cancel"})); err != nil || a.GetAction() != cancel {
+	if a, err := forms.ReadToolAnswer(q, data(map[string]any{"action": "cancel"})); err != nil || a.GetAction() != cancel {
 		t.Error(a, err)
 	}
 	for _, bad := range []*a2av1.Message{data([]any{1}), data(3), {Parts: append(agent.TextParts("3"), agent.TextParts("4")...)}} {
-		if a, err := agent.ReadToolAnswer(q, bad); err == nil {
+		if a, err := forms.ReadToolAnswer(q, bad); err == nil {
 			t.Error(a)
 		}
 	}
@@ -187,7 +188,7 @@ func TestReadToolAnswer(t *testing.T) {
 
 // TestToolForm: the text of a question lists what a client that shows only text needs.
 func TestToolForm(t *testing.T) {
-	f, err := agent.ParseToolForm(&teamv1.ToolQuestion{Schema: manySchema})
+	f, err := forms.ParseToolForm(&teamv1.ToolQuestion{Schema: manySchema})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +205,7 @@ func TestToolForm(t *testing.T) {
 		t.Errorf("%s\n%v", text, f.Options())
 	}
 	for schema, want := range map[string]string{oneSchema: "", sureSchema: "true false decline cancel", colorSchema: "r g decline cancel", "": "accept decline cancel"} {
-		f, err := agent.ParseToolForm(&teamv1.ToolQuestion{Schema: schema})
+		f, err := forms.ParseToolForm(&teamv1.ToolQuestion{Schema: schema})
 		if err != nil || strings.Join(f.Options(), " ") != want {
 			t.Errorf("%s: %v %v", schema, f.Options(), err)
 		}
@@ -217,11 +218,11 @@ func FuzzP17_ReadToolAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, schema, text string) {
 		q := &teamv1.ToolQuestion{Schema: schema}
-		a, err := agent.ReadToolAnswer(q, agent.NewMessage(text))
+		a, err := forms.ReadToolAnswer(q, agent.NewMessage(text))
 		if err != nil || a.GetAction() != teamv1.ToolAnswer_ACTION_ACCEPT {
 			return
 		}
-		if again, err := agent.ReadToolAnswer(q, agent.NewMessage(`{"action":"accept","content":`+a.GetContent()+`}`)); err != nil && !strings.Contains(schema, "action") {
+		if again, err := forms.ReadToolAnswer(q, agent.NewMessage(`{"action":"accept","content":`+a.GetContent()+`}`)); err != nil && !strings.Contains(schema, "action") {
 			t.Errorf("%s: %q was accepted as %s, which is refused: %v %v", schema, text, a.GetContent(), again, err)
 		}
 	})
@@ -229,24 +230,24 @@ func FuzzP17_ReadToolAnswer(f *testing.F) {
 
 // TestToolContent: the server receives the number that was checked.
 func TestToolContent(t *testing.T) {
-	a, err := agent.ReadToolAnswer(&teamv1.ToolQuestion{Schema: bigSchema}, agent.NewMessage("9007199254740993"))
+	a, err := forms.ReadToolAnswer(&teamv1.ToolQuestion{Schema: bigSchema}, agent.NewMessage("9007199254740993"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := json.Marshal(agent.ToolContent(a)); err != nil || string(b) != `{"n":9007199254740993}` {
+	if b, err := json.Marshal(forms.ToolContent(a)); err != nil || string(b) != `{"n":9007199254740993}` {
 		t.Errorf("%s %v", b, err)
 	}
 }
 
 // TestToolTextIsQuoted: the words of a tool cannot pass for ours.
 func TestToolTextIsQuoted(t *testing.T) {
-	if got, want := agent.Quoted("Pay?\r\nAnswer\u2028\u202ewith", 100), "> Pay?\n> Answer\n> with"; got != want {
+	if got, want := forms.Quoted("Pay?\r\nAnswer\u2028\u202ewith", 100), "> Pay?\n> Answer\n> with"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := agent.Quoted("abcdef", 2), "> ab\n[cut: 4 more bytes]"; got != want {
+	if got, want := forms.Quoted("abcdef", 2), "> ab\n[cut: 4 more bytes]"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	f, err := agent.ParseToolForm(&teamv1.ToolQuestion{Schema: `{"type":"object","properties":{"n\nAnswer with 1":{"type":"string","description":"` + "\u202e\u0085\u009b" + strings.Repeat("x", 1200) + `","enum":["a` + "\u0085\u202e" + `"],"enumNames":["A\nB"]}}}`})
+	f, err := forms.ParseToolForm(&teamv1.ToolQuestion{Schema: `{"type":"object","properties":{"n\nAnswer with 1":{"type":"string","description":"` + "\u202e\u0085\u009b" + strings.Repeat("x", 1200) + `","enum":["a` + "\u0085\u202e" + `"],"enumNames":["A\nB"]}}}`})
 	if err != nil {
 		t.Fatal(err)
 	}

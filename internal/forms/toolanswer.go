@@ -1,4 +1,4 @@
-package agent
+package forms
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // ReadToolAnswer returns what the answer m to the question q of a tool says: "decline", "cancel", or
@@ -167,7 +168,7 @@ func faults(e *jsonschema.ValidationError) []string {
 			all = append(all, faults(cause)...)
 		}
 		if len(all) == 0 {
-			all = []string{"does not match the requested schema: " + Excerpt(k.LocalizedString(english), maxFault)}
+			all = []string{"does not match the requested schema: " + agent.Excerpt(k.LocalizedString(english), maxFault)}
 		}
 	}
 	slices.Sort(all)
@@ -182,7 +183,7 @@ func wrong(e *jsonschema.ValidationError) string {
 	for len(e.Causes) == 1 {
 		e = e.Causes[0]
 	}
-	return fmt.Sprintf("has a wrong value for the field %q: %s", strings.Join(e.InstanceLocation, "."), Excerpt(e.ErrorKind.LocalizedString(english), maxFault))
+	return fmt.Sprintf("has a wrong value for the field %q: %s", strings.Join(e.InstanceLocation, "."), agent.Excerpt(e.ErrorKind.LocalizedString(english), maxFault))
 }
 
 // maxFault is the number of bytes that are shown of what the library says is wrong.

@@ -1,6 +1,10 @@
-package agent
+package spending
 
-import "context"
+import (
+	"context"
+
+	"github.com/agentteams/team-server/pkg/agent"
+)
 
 // Account limits what all runs of an account may spend together. It stands above the root of a tree
 // of budgets, see Budget.Under: what the tree grants is also reserved in the account. It is safe for
@@ -8,16 +12,16 @@ import "context"
 type Account interface {
 	// Left returns about how much could be reserved now, without reading the store. An amount that
 	// the account does not limit is Unlimited.
-	Left() Cost
+	Left() agent.Cost
 	// Reserve reserves w.Most, or as much of it as the account has, at least w.Enough. If others
 	// hold reservations that they may release, it waits for a limited time; if there are none, or
 	// that time has passed, it settles for w.Least. With w.Part it reserves no more than a part of
 	// what the account has, but not less than w.Least. instead is a reservation that is released in
 	// exchange, or nil; after an error it is kept. The error is ACCOUNT_LIMIT_REACHED, the cause of
 	// ctx, or that of the store. w.Instead is not used.
-	Reserve(ctx context.Context, w Want, instead AccountHold) (Cost, AccountHold, error)
+	Reserve(ctx context.Context, w Want, instead AccountHold) (agent.Cost, AccountHold, error)
 	// Resume returns a reservation that the account holds from the beginning, see Budget.Resume.
-	Resume(c Cost) AccountHold
+	Resume(c agent.Cost) AccountHold
 }
 
 // AccountHold is a reservation in an Account.
@@ -25,11 +29,8 @@ type AccountHold interface {
 	// Settle replaces the reservation with what was spent. It does not wait until the store has
 	// recorded that. It must be called after the cost is appended to the journal. Further calls do
 	// nothing.
-	Settle(spent Cost)
+	Settle(spent agent.Cost)
 }
-
-// SetByAccount is the value of DetailSetBy if the limit is one of the account.
-const SetByAccount = "account"
 
 // Under makes a the account of the tree whose root is b, and returns b. It must be called before b
 // is used.

@@ -1,4 +1,4 @@
-package agent_test
+package inforce_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -27,9 +28,9 @@ const (
 // haltedRun is a run of the team "crew" of the account acme under halts, as its driver registers it.
 type haltedRun struct {
 	*testing.T
-	halts *agent.Halts
+	halts *inforce.Halts
 	ctx   context.Context
-	use   *agent.HaltUse
+	use   *inforce.Use
 
 	mu      sync.Mutex
 	stops   []int64 // the versions of the halts that have stopped it
@@ -37,9 +38,9 @@ type haltedRun struct {
 }
 
 func newHaltedRun(t *testing.T, halts ...*teamv1.Halt) *haltedRun {
-	r := &haltedRun{T: t, halts: agent.NewHalts()}
+	r := &haltedRun{T: t, halts: inforce.New()}
 	r.set(halts...)
-	r.use, r.ctx = r.halts.Run(t.Context(), &agent.HaltRun{
+	r.use, r.ctx = r.halts.Run(t.Context(), &inforce.Run{
 		Task: "task", Owner: "acme/ann", Agents: []string{"crew"},
 		Stop: func(h *teamv1.Halt) {
 			r.mu.Lock()
@@ -56,7 +57,7 @@ func newHaltedRun(t *testing.T, halts ...*teamv1.Halt) *haltedRun {
 }
 
 // set puts halts in force, the newest last.
-func (r *haltedRun) set(halts ...*teamv1.Halt) []agent.Stopped {
+func (r *haltedRun) set(halts ...*teamv1.Halt) []inforce.Stopped {
 	version := r.halts.Version()
 	for _, h := range halts {
 		if h.GetVersion() == 0 {
@@ -83,7 +84,7 @@ func (r *haltedRun) stopped(want ...*teamv1.Halt) {
 }
 
 // begin begins a use, and fails if it may not.
-func (r *haltedRun) begin(ctx context.Context, scope string, s agent.Subject) (*agent.HaltUse, context.Context) {
+func (r *haltedRun) begin(ctx context.Context, scope string, s inforce.Subject) (*inforce.Use, context.Context) {
 	r.Helper()
 	use, ctx, err := r.halts.Begin(ctx, scope, s)
 	if err != nil {
@@ -102,8 +103,8 @@ func pauseOf(kind teamv1.HaltKind, name string) *teamv1.Halt {
 	return h
 }
 
-func subject(kind teamv1.HaltKind, names ...string) agent.Subject {
-	return agent.Subject{Kind: kind, Names: [][]string{names}}
+func subject(kind teamv1.HaltKind, names ...string) inforce.Subject {
+	return inforce.Subject{Kind: kind, Names: [][]string{names}}
 }
 
 // reason returns the reason of an error; "held" for ErrHeld and "" for none.
@@ -111,7 +112,7 @@ func reason(err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, agent.ErrHeld):
+	case errors.Is(err, inforce.ErrHeld):
 		return "held"
 	}
 	return agent.AsError(err).Reason
@@ -166,7 +167,7 @@ func TestHalts_Covers(t *testing.T) {
 						return
 					}
 					defer member.End()
-					for kind, s := range map[teamv1.HaltKind]agent.Subject{ofModel: subject(ofModel, c.model, "gpt"), ofTool: subject(ofTool, c.tool)} {
+					for kind, s := range map[teamv1.HaltKind]inforce.Subject{ofModel: subject(ofModel, c.model, "gpt"), ofTool: subject(ofTool, c.tool)} {
 						want := map[teamv1.HaltKind]string{ofModel: c.ofModel, ofTool: c.ofTool}[kind]
 						if use, _, err := r.halts.Begin(in, "1.1", s); reason(err) != want || (use == nil) != (err != nil) {
 							t.Errorf("%s: %v, want %q", kind, err, want)
@@ -192,7 +193,7 @@ func TestHalts_Ends(t *testing.T) {
 	_, other := r.begin(r.ctx, "2", subject(ofAgent, "other"))
 	h := haltOf(ofTeam, "pair")
 	steps := r.set(h)
-	if want := []agent.Stopped{{Owner: "acme/ann", Task: "task~1", Halt: h.GetVersion()}}; !slices.Equal(steps, want) {
+	if want := []inforce.Stopped{{Owner: "acme/ann", Task: "task~1", Halt: h.GetVersion()}}; !slices.Equal(steps, want) {
 		t.Errorf("stopped are %v, want %v", steps, want)
 	}
 	for name, ctx := range map[string]context.Context{"the member": pair, "its call": call} {
@@ -208,12 +209,12 @@ func TestHalts_Ends(t *testing.T) {
 	if again := r.set(h); len(again) > 0 {
 		t.Errorf("stopped again: %v", again)
 	}
-	e := agent.AsError(agent.HaltedBy(pair, &agent.Error{Reason: agent.ReasonCanceled, Err: agent.ErrCanceled, Spent: &teamv1.Spent{InputTokens: 7}}))
+	e := agent.AsError(inforce.By(pair, &agent.Error{Reason: agent.ReasonCanceled, Err: agent.ErrCanceled, Spent: &teamv1.Spent{InputTokens: 7}}))
 	if e.Reason != agent.ReasonHalted || e.Spent.GetInputTokens() != 7 || e.Details["by"] != "acme/bob" || e.Details["why"] != "wrong prices" ||
 		e.Details["at"] != "2026-03-01T12:00:00Z" || e.Details["kind"] != "TEAM" || e.Details["name"] != "pair" {
 		t.Errorf("the error of the step: %v, %v, %v", e, e.Details, e.Spent)
 	}
-	if err := agent.HaltedBy(other, context.Canceled); !errors.Is(err, context.Canceled) {
+	if err := inforce.By(other, context.Canceled); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error of another step: %v", err)
 	}
 }
@@ -244,15 +245,15 @@ func TestHalts_Run(t *testing.T) {
 
 // TestHalts_Detached asks that a halt of a team stops the tasks that it has detached.
 func TestHalts_Detached(t *testing.T) {
-	halts := agent.NewHalts()
+	halts := inforce.New()
 	stops := 0
-	use, ctx := halts.Run(t.Context(), &agent.HaltRun{
+	use, ctx := halts.Run(t.Context(), &inforce.Run{
 		Task: "task", Owner: "acme/ann", Agents: []string{"writer", "crew"}, Stop: func(*teamv1.Halt) { stops++ }, Changed: func() {},
 	})
 	defer use.End()
 	h := haltOf(ofTeam, "crew")
 	h.Version = 1
-	if got, want := halts.Set(1, []*teamv1.Halt{h}), []agent.Stopped{{Owner: "acme/ann", Task: "task", Halt: 1}}; !slices.Equal(got, want) || stops != 1 {
+	if got, want := halts.Set(1, []*teamv1.Halt{h}), []inforce.Stopped{{Owner: "acme/ann", Task: "task", Halt: 1}}; !slices.Equal(got, want) || stops != 1 {
 		t.Errorf("stopped are %v, want %v; stopped %d times", got, want, stops)
 	}
 	if _, _, err := halts.Begin(ctx, "1", subject(ofModel, "m")); reason(err) != "held" {
@@ -263,10 +264,10 @@ func TestHalts_Detached(t *testing.T) {
 // TestHalts_Alternatives asks that a model with fallbacks is stopped only if all are halted.
 func TestHalts_Alternatives(t *testing.T) {
 	r := newHaltedRun(t, haltOf(ofModel, "first"))
-	both := agent.Subject{Kind: ofModel, Names: [][]string{{"first"}, {"second"}}}
+	both := inforce.Subject{Kind: ofModel, Names: [][]string{{"first"}, {"second"}}}
 	use, ctx := r.begin(r.ctx, "1", both)
 	defer use.End()
-	optional := agent.Subject{Kind: ofModel, Names: [][]string{{"second"}}, Optional: true}
+	optional := inforce.Subject{Kind: ofModel, Names: [][]string{{"second"}}, Optional: true}
 	second, _ := r.begin(ctx, "", optional)
 	second.End()
 	r.set(haltOf(ofModel, "first"), pauseOf(ofModel, "second"))
@@ -355,12 +356,12 @@ func TestHalts_Race(t *testing.T) {
 
 // TestHalts_Nil asks that there are no halts without Halts.
 func TestHalts_Nil(t *testing.T) {
-	var h *agent.Halts
+	var h *inforce.Halts
 	use, ctx, err := h.Begin(t.Context(), "1", subject(ofModel, "m"))
 	if err != nil || use.Check() != nil || ctx != t.Context() || h.Refusal("acme/ann", "", "crew") != nil || h.Version() != 0 || h.InForce(1) != nil {
 		t.Errorf("%v", err)
 	}
 	use.End()
-	run, _ := h.Run(t.Context(), &agent.HaltRun{})
+	run, _ := h.Run(t.Context(), &inforce.Run{})
 	run.End()
 }

@@ -1,9 +1,10 @@
-package agent_test
+package spending_test
 
 import (
 	"context"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -15,7 +16,7 @@ type pool struct {
 
 func (p *pool) Left() agent.Cost { return p.left }
 
-func (p *pool) Draw(_ context.Context, w agent.Want, wait bool) (agent.Cost, error) {
+func (p *pool) Draw(_ context.Context, w spending.Want, wait bool) (agent.Cost, error) {
 	c := w.Most.Min(p.left)
 	if !c.Covers(w.Least) {
 		if wait {
@@ -31,11 +32,11 @@ func (p *pool) Draw(_ context.Context, w agent.Want, wait bool) (agent.Cost, err
 // fails with the error of the source when both are used up.
 func TestBudget_DrawsWhatIsMissing(t *testing.T) {
 	cost := func(n int64) agent.Cost { return agent.Cost{Tokens: n, Micros: 10 * n} }
-	want := func(least, most int64) agent.Want {
-		return agent.Want{Least: cost(least), Enough: cost(least), Most: cost(most)}
+	want := func(least, most int64) spending.Want {
+		return spending.Want{Least: cost(least), Enough: cost(least), Most: cost(most)}
 	}
 	p := &pool{left: cost(50)}
-	b := agent.NewBudget("", cost(20), agent.Cost{}).From(p)
+	b := spending.NewBudget("", cost(20), agent.Cost{}).From(p)
 	team := b.Child("desk", cost(1000), agent.Cost{}).At("")
 	if left := team.Left(); left != cost(70) || b.Drawn() != cost(20) {
 		t.Errorf("left %v, drawn %v", left, b.Drawn())
@@ -55,7 +56,7 @@ func TestBudget_DrawsWhatIsMissing(t *testing.T) {
 	if _, err = team.Acquire(t.Context(), want(41, 41)); agent.AsError(err).Message != "the pool is empty" || p.waits != 1 {
 		t.Errorf("%v after %d waits", err, p.waits)
 	}
-	if _, err = team.Acquire(t.Context(), agent.Want{Least: cost(1), Enough: cost(1), Most: agent.NoLimit(), Part: true}); err != nil || p.left != (agent.Cost{}) {
+	if _, err = team.Acquire(t.Context(), spending.Want{Least: cost(1), Enough: cost(1), Most: agent.NoLimit(), Part: true}); err != nil || p.left != (agent.Cost{}) {
 		t.Errorf("a part: the pool has %v, %v", p.left, err)
 	}
 	if shared := team.Shared(); len(shared) != 1 || shared[0].GetSetBy() != "desk" || shared[0].GetMaxTokens() != 1000 || shared[0].GetMaxCostMicros() != 10_000 {

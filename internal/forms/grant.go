@@ -1,4 +1,4 @@
-package agent
+package forms
 
 import (
 	"errors"
@@ -10,34 +10,23 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/spending"
+	"github.com/agentteams/team-server/pkg/agent"
 )
-
-// Shortfall is the cause of a BUDGET_EXCEEDED error if people may grant what is missing.
-type Shortfall struct {
-	// Request says which limit was reached. Its Most is not set.
-	Request *teamv1.BudgetRequest
-	// Roles of the people who may grant more. Empty means the owner of the task.
-	Roles []string
-}
-
-// Error returns the name of the limit and who has set it. The text is for logs.
-func (s *Shortfall) Error() string {
-	return s.Request.GetLimit() + " of " + s.Request.GetSetBy() + " may be raised"
-}
 
 // FormatAmount formats an amount of the limit that r is about, with its unit. Negative amounts, which
 // a faulty peer might report, count as 0.
 func FormatAmount(r *teamv1.BudgetRequest, n int64) string {
 	switch n = max(n, 0); {
 	case !countsTokens(r):
-		return Dollars(n) + " USD"
+		return spending.Dollars(n) + " USD"
 	case n == 1:
 		return "1 token"
 	}
-	return count(n) + " tokens"
+	return strconv.FormatInt(n, 10) + " tokens"
 }
 
-func countsTokens(r *teamv1.BudgetRequest) bool { return r.GetLimit() == LimitMaxTokens }
+func countsTokens(r *teamv1.BudgetRequest) bool { return r.GetLimit() == agent.LimitMaxTokens }
 
 // Largest amounts that an answer can grant.
 const (
@@ -108,7 +97,7 @@ func onlyPart(m *a2av1.Message) (text string, data any, err error) {
 	n := 0
 	for _, p := range m.GetParts() {
 		switch {
-		case IsFile(p):
+		case agent.IsFile(p):
 			return "", nil, errors.New("has a file; send the answer as one text part, or as one data part")
 		case p.GetData() != nil:
 			data = p.GetData().AsInterface()

@@ -1,4 +1,4 @@
-package agent
+package forms
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // The words with which people answer a question of a tool without giving values.
@@ -167,7 +168,7 @@ func (f *ToolForm) compile(text string) error {
 		f.schema, err = c.Compile(at)
 	}
 	if err != nil {
-		return fmt.Errorf("the requested schema cannot be used to check answers: %s", Excerpt(err.Error(), maxFault))
+		return fmt.Errorf("the requested schema cannot be used to check answers: %s", agent.Excerpt(err.Error(), maxFault))
 	}
 	return nil
 }
@@ -295,7 +296,7 @@ func Quoted(text string, n int) string {
 
 // shortened returns a text of at most n bytes, and the mark of what was cut, empty if nothing was.
 func shortened(text string, n int) (cut, mark string) {
-	cut = Excerpt(text, n)
+	cut = agent.Excerpt(text, n)
 	if len(cut) < len(text) {
 		mark = fmt.Sprintf("[cut: %d more bytes]", len(text)-len(cut))
 	}
