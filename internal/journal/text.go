@@ -51,7 +51,7 @@ func (t *Texts) At(seq int64) *a2av1.Message {
 	if !found {
 		return nil
 	}
-	return agent.MessageOf(t.root, t.recorded[i])
+	return MessageOf(t.root, t.recorded[i])
 }
 
 // Resolve returns the message that an input of a step refers to: the input's own, or a recorded
@@ -77,4 +77,38 @@ func (t *Texts) Refer(in *teamv1.Input, m, own *a2av1.Message) *teamv1.Input {
 		in.Message = m
 	}
 	return in
+}
+
+// MessageOf returns the message that an event holds, so that other events can refer to it by
+// sequence number: a reply, an answer, a follow-up, a turn of a model, the message that a
+// middleware has returned, a result that is to be judged, or the input of a round of revision. It
+// returns nil if the event holds none. root is the id of the root task.
+func MessageOf(root string, ev *teamv1.Event) *a2av1.Message {
+	switch k := ev.GetKind().(type) {
+	case *teamv1.Event_Ended:
+		if t := k.Ended.GetTurn(); t != nil {
+			m := agent.NewMessage(t.GetText())
+			if len(t.GetFiles()) > 0 && t.GetText() == "" {
+				m.Parts = nil
+			}
+			m.Parts = append(m.Parts, t.GetFiles()...)
+			m.MessageId = (&agent.Run{Root: root}).ID(ev.GetScope(), "reply", 1)
+			return m
+		}
+		return k.Ended.GetReply()
+	case *teamv1.Event_Answered:
+		return k.Answered.GetMessage()
+	case *teamv1.Event_Received:
+		return k.Received.GetMessage()
+	case *teamv1.Event_Checked:
+		return k.Checked.GetMessage()
+	case *teamv1.Event_Decided:
+		for _, step := range k.Decided.GetSteps() {
+			if step.GetKind() == teamv1.Step_KIND_JUDGE {
+				return step.GetInput().GetMessage()
+			}
+		}
+		return k.Decided.GetInput()
+	}
+	return nil
 }

@@ -111,7 +111,7 @@ func (v *View) Apply(ev *teamv1.Event) Change {
 	c := Change{Node: v.Node(ev.GetScope())}
 	c.Asked, c.Closed = v.Summary.Apply(ev)
 	if v.detail != Outline {
-		v.texts.Add(ev.GetSeq(), agent.MessageOf(v.Root, ev))
+		v.texts.Add(ev.GetSeq(), MessageOf(v.Root, ev))
 	}
 	v.ask(ev, c)
 	if c.Node != nil {

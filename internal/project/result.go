@@ -154,7 +154,7 @@ func addition(have *a2av1.Artifact, p piece) piece {
 // beyond returns the parts behind some parts that they begin with; ok reports whether they do. Texts
 // in a row count as one.
 func beyond(have, all []*a2av1.Part) (more []*a2av1.Part, ok bool) {
-	have, all = agent.JoinTexts(have), agent.JoinTexts(all)
+	have, all = JoinTexts(have), JoinTexts(all)
 	for i, part := range have {
 		if i >= len(all) {
 			return nil, false
@@ -163,12 +163,36 @@ func beyond(have, all []*a2av1.Part) (more []*a2av1.Part, ok bool) {
 			continue
 		}
 		text, cut := strings.CutPrefix(all[i].GetText(), part.GetText())
-		if i < len(have)-1 || !cut || !agent.IsPlainText(part) || !agent.IsPlainText(all[i]) {
+		if i < len(have)-1 || !cut || !isPlainText(part) || !isPlainText(all[i]) {
 			return nil, false
 		}
 		return append(agent.TextParts(text), all[i+1:]...), true
 	}
 	return all[len(have):], true
+}
+
+// JoinTexts returns parts with plain texts in a row joined to one, as readers see pieces of an artifact.
+func JoinTexts(parts []*a2av1.Part) []*a2av1.Part {
+	var list []*a2av1.Part
+	for i := 0; i < len(parts); i++ {
+		var text strings.Builder
+		n := i
+		for ; n < len(parts) && isPlainText(parts[n]); n++ {
+			text.WriteString(parts[n].GetText())
+		}
+		if n == i {
+			list = append(list, parts[i])
+			continue
+		}
+		list, i = append(list, agent.TextParts(text.String())...), n-1
+	}
+	return list
+}
+
+// isPlainText reports whether a part is a text and nothing else.
+func isPlainText(p *a2av1.Part) bool {
+	_, text := p.GetContent().(*a2av1.Part_Text)
+	return text && p.GetMetadata() == nil && p.GetFilename() == "" && p.GetMediaType() == ""
 }
 
 // deltaArtifact returns streamed text as an artifact.

@@ -12,6 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/traceparent"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -29,7 +30,7 @@ const modeWorkflow = "workflow"
 func (r *run) apply(ev *teamv1.Event, isNew bool) {
 	costs, scope, at := r.book.Apply(ev), ev.GetScope(), ev.GetTime().AsTime()
 	if r.texts != nil {
-		r.texts.Add(ev.GetSeq(), agent.MessageOf(r.root, ev))
+		r.texts.Add(ev.GetSeq(), journal.MessageOf(r.root, ev))
 	}
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Accepted:

@@ -21,6 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -195,7 +196,7 @@ func answer(t testing.TB, task *a2av1.Task) string {
 }
 
 func artifactText(a *a2av1.Artifact) string {
-	return agent.Text(&a2av1.Message{Parts: agent.JoinTexts(a.GetParts())})
+	return agent.Text(&a2av1.Message{Parts: project.JoinTexts(a.GetParts())})
 }
 
 func texts(history []*a2av1.Message) []string {
@@ -333,7 +334,7 @@ func sameTask(t reporter, got, want *a2av1.Task) {
 	for _, task := range []*a2av1.Task{got, want} {
 		task.History = nil
 		for _, a := range task.GetArtifacts() {
-			a.Parts = agent.JoinTexts(a.GetParts())
+			a.Parts = project.JoinTexts(a.GetParts())
 		}
 		delete(task.GetMetadata().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields(), "seq")
 	}

@@ -14,7 +14,10 @@ import (
 	"context"
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
@@ -70,6 +73,21 @@ type Describer interface {
 	KnownInfo() *teamv1.AgentInfo
 }
 
+// Composite is an optional interface of an Agent that has members, such as a team.
+type Composite interface {
+	Agent
+	// Members returns the ids of the members.
+	Members() []string
+}
+
+// Moded is an optional interface of a Composite that knows, without calling its members, which
+// media types it accepts and produces.
+type Moded interface {
+	Composite
+	// Modes returns the id of the agent and its media types; other fields are not set.
+	Modes() *teamv1.AgentInfo
+}
+
 // IDPattern is the regular expression for the id of an agent or team. ValidID also rejects
 // reserved words.
 const IDPattern = `[a-z0-9][a-z0-9_-]{0,62}`
@@ -105,3 +123,16 @@ func Healthy() *teamv1.Health { return &teamv1.Health{Healthy: true, Usable: tru
 // Unhealthy returns the Health of an agent that does not work. The detail is the reason, for
 // people.
 func Unhealthy(detail string) *teamv1.Health { return &teamv1.Health{Detail: detail} }
+
+// PublicSkills returns the skills without their instructions, which only the agent's own model
+// may see. The skills themselves are not changed.
+func PublicSkills(skills []*teamv1.Skill) []*teamv1.Skill {
+	out := slices.Clone(skills)
+	for i, s := range out {
+		if s.GetInstructions() != "" {
+			out[i] = proto.CloneOf(s)
+			out[i].Instructions = ""
+		}
+	}
+	return out
+}

@@ -15,6 +15,9 @@ type Cost struct {
 	Micros int64
 }
 
+// Unlimited is the value of a field of Cost that stands for a limit and is not limited.
+const Unlimited = math.MaxInt64
+
 // NoLimit returns the Cost that, as a limit, does not limit anything.
 func NoLimit() Cost { return Cost{Unlimited, Unlimited} }
 

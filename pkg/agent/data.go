@@ -52,7 +52,7 @@ func Values(m *a2av1.Message) []any {
 func valuesIn(text string, exact bool) []any {
 	answer := AfterThoughts(text)
 	for _, whole := range []string{text, answer} {
-		for _, document := range []string{whole, Unfenced(whole)} {
+		for _, document := range []string{whole, unfenced(whole)} {
 			var data any
 			if json.Valid([]byte(document)) && decoder(document, exact).Decode(&data) == nil {
 				return []any{data}

@@ -45,7 +45,7 @@ func FilesOf(m Model) Files {
 // Takes reports whether the model takes a file.
 func (f *Files) Takes(p *a2av1.Part) bool {
 	if url := p.GetUrl(); url != "" {
-		return IsWebURL(url) && MatchesMedia(MediaType(p), f.URLs)
+		return isWebURL(url) && MatchesMedia(MediaType(p), f.URLs)
 	}
 	return MatchesMedia(MediaType(p), f.Types)
 }
@@ -61,9 +61,9 @@ func (f *Files) Tokens(p *a2av1.Part) (n int64, windowBound bool) {
 	return f.Window, true
 }
 
-// IsWebURL reports whether a URL has the scheme https or http. Others, which a provider may read with
+// isWebURL reports whether a URL has the scheme https or http. Others, which a provider may read with
 // the key or the rights of the operator, are not passed on.
-func IsWebURL(url string) bool {
+func isWebURL(url string) bool {
 	scheme, _, _ := strings.Cut(url, "://")
 	return strings.EqualFold(scheme, "https") || strings.EqualFold(scheme, "http")
 }

@@ -31,6 +31,12 @@ type ProviderNamer interface {
 	Provider() string
 }
 
+// OutputLimiter is an optional interface of a Model that limits the length of its turns.
+type OutputLimiter interface {
+	// MaxOutput returns the maximum number of output tokens of one turn, or 0 if it is unknown.
+	MaxOutput() int64
+}
+
 // ProviderOf returns the name of the provider of a model, empty if it is not known.
 func ProviderOf(m Model) string {
 	if p, ok := m.(ProviderNamer); ok {
@@ -130,44 +136,4 @@ type ModelChunk struct {
 	// By is the model that answered, if the model has several; nil means that it has not. It is set together
 	// with Turn.
 	By Model
-}
-
-// ToolSpec describes a tool to a model.
-type ToolSpec struct {
-	// Name is at most 64 characters: letters, digits, "_" and "-". See ToolName.
-	Name string
-	// Description tells the model what the tool does and when to call it.
-	Description string
-	// Parameters is a JSON Schema for the arguments; its type must be object.
-	Parameters json.RawMessage
-	// Effect says whether the tool may be called again if the outcome of a call is unknown.
-	Effect Effect
-}
-
-// Effect describes what happens if the same tool call is made twice. It decides how a call is
-// handled whose outcome is unknown after a crash.
-type Effect int
-
-// The effects of tools. The zero value is EffectKeyed.
-const (
-	// EffectKeyed means that the tool recognizes a repeated call by its key and takes effect
-	// once. After a crash the call is repeated with the same key.
-	EffectKeyed Effect = iota
-	// EffectSafe means that the tool changes nothing. After a crash the call is repeated.
-	EffectSafe
-	// EffectUnsafe means that a second call may take effect a second time. After a crash the call
-	// is not repeated: people are asked whether it succeeded.
-	EffectUnsafe
-)
-
-// Tool is a function that a model can call. Implementations must be safe for concurrent use.
-type Tool interface {
-	// Spec returns the description of the tool.
-	Spec() ToolSpec
-	// Call runs the tool. The arguments are JSON as the model wrote it. The key identifies the
-	// call and is the same if the call is repeated after a crash. Call should return when ctx
-	// ends; if it does not, it is no longer waited for, and its result is discarded. The model
-	// sees an error as the result of the tool: the Message of an *Error, but not the text of any
-	// other error.
-	Call(ctx context.Context, arguments json.RawMessage, key string) (*teamv1.ToolResult, error)
 }

@@ -1,6 +1,9 @@
 package agent
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // pause is the part of a Run that prevents steps from beginning while the run is paused or
 // stopped. All fields are guarded by run.mu.
@@ -173,4 +176,42 @@ func (r *Run) pokeAll() {
 	for _, l := range r.listeners {
 		l.poke()
 	}
+}
+
+// Pauses is a list of periods in which a clock did not advance. The zero value is empty. It
+// is not safe for concurrent use.
+type Pauses struct{ spans []span }
+
+// span is the time from one point to another.
+type span struct{ from, to time.Time }
+
+// Add adds the period between from and to. It ignores a period that is empty or negative.
+func (s *Pauses) Add(from, to time.Time) {
+	if to.After(from) {
+		s.spans = append(s.spans, span{from, to})
+	}
+}
+
+// PausedFor returns for how long a clock that was started at start has not advanced until now: the
+// periods in s, and the pauses of the run. Time in which periods overlap counts once.
+func (r *Run) PausedFor(s *Pauses, start, now time.Time) time.Duration {
+	r.mu.Lock()
+	spans := slices.Concat(s.spans, r.pause.past.spans)
+	if r.pause.paused {
+		spans = append(spans, span{r.pause.since, now})
+	}
+	r.mu.Unlock()
+	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
+	var total time.Duration
+	upTo := start
+	for _, one := range spans {
+		if one.from.Before(upTo) {
+			one.from = upTo
+		}
+		if one.to.After(one.from) {
+			total += one.to.Sub(one.from)
+			upTo = one.to
+		}
+	}
+	return total
 }

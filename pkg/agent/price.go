@@ -14,12 +14,6 @@ type Pricer interface {
 	Price() Price
 }
 
-// OutputLimiter is an optional interface of a Model that limits the length of its turns.
-type OutputLimiter interface {
-	// MaxOutput returns the maximum number of output tokens of one turn, or 0 if it is unknown.
-	MaxOutput() int64
-}
-
 // TaskPricer is an optional interface of an Agent on another server whose tasks have a fixed cost.
 type TaskPricer interface {
 	// TaskCost returns the cost of a task in millionths of a USD. It is booked for each task for
@@ -166,6 +160,3 @@ func (p Price) Affords(micros, input int64) int64 {
 	}
 	return left.Int64()
 }
-
-// Unlimited is the value of a field of Cost that stands for a limit and is not limited.
-const Unlimited = math.MaxInt64

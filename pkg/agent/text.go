@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
@@ -61,9 +62,9 @@ func saysAlready(text string, p *a2av1.Part) bool {
 	return slices.ContainsFunc(valuesIn(text, false), func(said any) bool { return reflect.DeepEqual(said, data) })
 }
 
-// Unfenced returns text without surrounding white space and, if all of it is a Markdown code
+// unfenced returns text without surrounding white space and, if all of it is a Markdown code
 // block, without the fences.
-func Unfenced(text string) string {
+func unfenced(text string) string {
 	text = strings.TrimSpace(text)
 	inner, ok := strings.CutPrefix(text, "```")
 	if !ok {
@@ -74,4 +75,26 @@ func Unfenced(text string) string {
 	}
 	_, inner, _ = strings.Cut(inner, "\n") // the first line names the language
 	return inner
+}
+
+// maxQuoted is the maximum length, in bytes, of text that Quote returns without the ellipsis.
+const maxQuoted = 256
+
+// Quote returns s for use in a message. If s is long, it returns the beginning and an ellipsis.
+func Quote(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	return Excerpt(s, maxQuoted) + "…"
+}
+
+// Excerpt returns the beginning of s: at most n bytes, and no partial UTF-8 sequence at the end.
+func Excerpt(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }

@@ -2,47 +2,20 @@ package agent
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
-// Pauses is a list of periods in which a clock did not advance. The zero value is empty. It
-// is not safe for concurrent use.
-type Pauses struct{ spans []span }
-
-// span is the time from one point to another.
-type span struct{ from, to time.Time }
-
-// Add adds the period between from and to. It ignores a period that is empty or negative.
-func (s *Pauses) Add(from, to time.Time) {
-	if to.After(from) {
-		s.spans = append(s.spans, span{from, to})
-	}
-}
-
-// PausedFor returns for how long a clock that was started at start has not advanced until now: the
-// periods in s, and the pauses of the run. Time in which periods overlap counts once.
-func (r *Run) PausedFor(s *Pauses, start, now time.Time) time.Duration {
-	r.mu.Lock()
-	spans := slices.Concat(s.spans, r.pause.past.spans)
-	if r.pause.paused {
-		spans = append(spans, span{r.pause.since, now})
-	}
-	r.mu.Unlock()
-	slices.SortFunc(spans, func(a, b span) int { return a.from.Compare(b.from) })
-	var total time.Duration
-	upTo := start
-	for _, one := range spans {
-		if one.from.Before(upTo) {
-			one.from = upTo
-		}
-		if one.to.After(one.from) {
-			total += one.to.Sub(one.from)
-			upTo = one.to
-		}
-	}
-	return total
-}
+// Names of the limits that an Expired event can name.
+const (
+	// LimitTimeout is the timeout of a whole run.
+	LimitTimeout = "timeout"
+	// LimitMemberTimeout is the timeout of a step, including its retries.
+	LimitMemberTimeout = "member_timeout"
+	// LimitNodeTimeout is the timeout of a member that control was handed to.
+	LimitNodeTimeout = "node_timeout"
+	// LimitQuestion is the time in which a question of the event's scope must be answered.
+	LimitQuestion = "question"
+)
 
 // timeout is the context that WithTimeout returns.
 type timeout struct {
@@ -115,4 +88,40 @@ func (t *timeout) Deadline() (time.Time, bool) {
 		return t.at, true
 	}
 	return at, ok
+}
+
+type progressKey struct{}
+
+// WithProgress returns a context whose Progress calls extend, and then what those of ctx call. extend may be called at
+// any time and concurrently.
+func WithProgress(ctx context.Context, extend func()) context.Context {
+	outer, _ := ctx.Value(progressKey{}).(func())
+	if outer == nil {
+		return context.WithValue(ctx, progressKey{}, extend)
+	}
+	return context.WithValue(ctx, progressKey{}, func() { extend(); outer() })
+}
+
+// Progress tells everything that limits the time of a step in ctx that the step is making progress. Each of these steps
+// has its whole time again from now on; the time limit of the run stays as it is.
+func Progress(ctx context.Context) {
+	if extend, ok := ctx.Value(progressKey{}).(func()); ok {
+		extend()
+	}
+}
+
+// Sleep waits for d and returns nil, or returns the cause of ctx as soon as ctx ends. If d is not
+// positive, it returns at once.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

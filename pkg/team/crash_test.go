@@ -25,6 +25,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/forms"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -611,7 +612,7 @@ func (w *world) verify(baseline string) string {
 	last := w.events[len(w.events)-1].GetEnded()
 	m := last.GetReply()
 	if ref := last.GetReplyRef(); ref > 0 {
-		m = agent.MessageOf(crashRoot, w.events[ref-1])
+		m = journal.MessageOf(crashRoot, w.events[ref-1])
 	}
 	text := fmt.Sprintf("%s: %s", last.GetOutcome(), agent.Text(m))
 	if baseline != "" && text != baseline {

@@ -132,7 +132,7 @@ func (f *fold) step(id string) *StepState {
 func (f *fold) applyOwn(ev *teamv1.Event) {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Decided:
-		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev))
+		f.texts.Add(ev.GetSeq(), journal.MessageOf(f.Root, ev))
 		f.applyDecision(k.Decided)
 	case *teamv1.Event_Observed:
 		f.observe(k.Observed)
@@ -283,10 +283,10 @@ func (f *fold) applyStep(st *StepState, ev *teamv1.Event, own bool) {
 			f.applyEnded(st, ev)
 			return
 		}
-		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev))
+		f.texts.Add(ev.GetSeq(), journal.MessageOf(f.Root, ev))
 		f.noteCut(ev)
 	case *teamv1.Event_Decided:
-		f.texts.Add(ev.GetSeq(), agent.MessageOf(f.Root, ev)) // a result submitted to a judge may become the answer
+		f.texts.Add(ev.GetSeq(), journal.MessageOf(f.Root, ev)) // a result submitted to a judge may become the answer
 	case *teamv1.Event_Waiting:
 		if own {
 			st.past.Park()
@@ -392,7 +392,7 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	}
 	if ref := e.GetReplyRef(); ref != 0 {
 		st.Message, st.seq = f.texts.At(ref), ref
-	} else if m := agent.MessageOf(f.Root, ev); m != nil {
+	} else if m := journal.MessageOf(f.Root, ev); m != nil {
 		st.Message, st.seq = m, ev.GetSeq()
 	}
 	f.texts.Add(st.seq, st.Message)
@@ -410,7 +410,7 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 // noteCut notes what there is of an answer that a limit of output tokens cut, if readers were not shown it.
 func (f *fold) noteCut(ev *teamv1.Event) {
 	if e := ev.GetEnded(); e.GetTurn() != nil && e.GetError().GetReason() == agent.ReasonAnswerTruncated {
-		f.cut = agent.MessageOf(f.Root, ev)
+		f.cut = journal.MessageOf(f.Root, ev)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -62,7 +63,7 @@ func (w *world) end() *teamv1.Ended { return w.events[len(w.events)-1].GetEnded(
 // answered returns the text that the run answered with.
 func (w *world) answered() string {
 	if ref := w.end().GetReplyRef(); ref > 0 {
-		return agent.Text(agent.MessageOf(crashRoot, w.events[ref-1]))
+		return agent.Text(journal.MessageOf(crashRoot, w.events[ref-1]))
 	}
 	return agent.Text(w.end().GetReply())
 }

@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -111,7 +112,7 @@ func (w *world) verifyGuarded(baseline string) string {
 	}
 	end := w.events[len(w.events)-1].GetEnded()
 	text := fmt.Sprintf("%s %d warnings: %s", end.GetOutcome(), len(end.GetWarnings()),
-		agent.Text(agent.MessageOf(crashRoot, w.events[max(end.GetReplyRef(), 1)-1])))
+		agent.Text(journal.MessageOf(crashRoot, w.events[max(end.GetReplyRef(), 1)-1])))
 	if baseline != "" && text != baseline {
 		w.t.Errorf("the result differs:\n%s\n%s", text, baseline)
 	}

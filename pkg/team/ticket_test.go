@@ -15,6 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
@@ -544,7 +545,7 @@ func (w *world) result() string {
 	last := w.events[len(w.events)-1].GetEnded()
 	m := last.GetReply()
 	if ref := last.GetReplyRef(); ref > 0 {
-		m = agent.MessageOf(crashRoot, w.events[ref-1])
+		m = journal.MessageOf(crashRoot, w.events[ref-1])
 	}
 	return fmt.Sprintf("%s: %s%s", expr.OutcomeWord(last.GetOutcome()), agent.Text(m), last.GetError().GetMessage())
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -134,7 +135,7 @@ func pictureOf(t *a2av1.Task) picture {
 		if a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" {
 			continue // a member's
 		}
-		artifacts = append(artifacts, agent.Text(&a2av1.Message{Parts: agent.JoinTexts(a.GetParts())}))
+		artifacts = append(artifacts, agent.Text(&a2av1.Message{Parts: project.JoinTexts(a.GetParts())}))
 	}
 	p.Artifact = strings.Join(artifacts, " | ")
 	for _, q := range a2a.RunOf(t.GetMetadata()).GetQuestions() {
@@ -255,7 +256,7 @@ func sameTask(got, want *a2av1.Task) string {
 	for _, t := range []*a2av1.Task{got, want} {
 		t.History = nil
 		for _, a := range t.GetArtifacts() {
-			a.Parts = agent.JoinTexts(a.GetParts())
+			a.Parts = project.JoinTexts(a.GetParts())
 		}
 		delete(t.GetMetadata().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields(), "seq")
 	}

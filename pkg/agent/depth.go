@@ -1,29 +1,10 @@
 package agent
 
-import (
-	"context"
-
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-)
+import "context"
 
 // MaxDepth is the default maximum depth of nesting: how many levels of teams may lie above an
 // agent, counted across servers.
 const MaxDepth = 5
-
-// Composite is an optional interface of an Agent that has members, such as a team.
-type Composite interface {
-	Agent
-	// Members returns the ids of the members.
-	Members() []string
-}
-
-// Moded is an optional interface of a Composite that knows, without calling its members, which
-// media types it accepts and produces.
-type Moded interface {
-	Composite
-	// Modes returns the id of the agent and its media types; other fields are not set.
-	Modes() *teamv1.AgentInfo
-}
 
 type depthKey struct{}
 
