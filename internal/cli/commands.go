@@ -43,6 +43,16 @@ func (f *DevFlags) url() (string, error) {
 	return f.Store, checkStore("store", f.Store)
 }
 
+// dotEnv is the file that dev, run, validate and test read variables from. serve does not read it.
+const dotEnv = ".env"
+
+// withDotEnv returns a loader that takes variables from the process and from .env in the working
+// directory.
+func withDotEnv() (config.Loader, error) {
+	env, err := serve.ReadDotEnv(dotEnv)
+	return config.Loader{Env: env.Lookup}, err
+}
+
 // checkAddresses returns a usage error for an invalid address. "" is valid and means the default.
 func checkAddresses(ctx context.Context, http, grpc string) error {
 	defaults := settings.WithDefaults(nil)
