@@ -49,34 +49,39 @@ func New(root, scope string) *Fold {
 	return f
 }
 
-// Apply folds one event. It keeps the event, but does not change it.
-func (f *Fold) Apply(ev *teamv1.Event) {
+// Apply folds one event, and returns what it has changed in the run. It keeps the event, but does not change it.
+func (f *Fold) Apply(ev *teamv1.Event) journal.Change {
 	f.pieces = f.pieces[:0]
 	begun := f.view.Accepted != nil
 	c := f.view.Apply(ev)
 	if d := ev.GetDecided(); d != nil && c.Node != nil {
 		f.decided(c.Node, ev, d)
 	}
-	if !begun && ev.GetAccepted() != nil {
+	switch {
+	case !begun && ev.GetAccepted() != nil:
 		f.accept(ev)
-		return
-	}
-	if !agent.Within(ev.GetScope(), f.scope) {
-		if ev.GetCommanded() != nil && ev.GetScope() == "" {
-			f.above(ev)
+	case !agent.Within(ev.GetScope(), f.scope):
+		f.outside(ev)
+	default:
+		f.seq = ev.GetSeq()
+		f.reveal(ev)
+		if ev.GetScope() == f.scope {
+			f.own(ev, c)
+		} else {
+			f.below(ev, c)
 		}
-		if ev.GetEnded() != nil && agent.Within(f.scope, ev.GetScope()) {
-			f.abandon(ev)
-		}
-		return
 	}
-	f.seq = ev.GetSeq()
-	f.reveal(ev)
-	if ev.GetScope() == f.scope {
-		f.own(ev, c)
-		return
+	return c
+}
+
+// outside folds an event of a scope above the task's, or beside it.
+func (f *Fold) outside(ev *teamv1.Event) {
+	if ev.GetCommanded() != nil && ev.GetScope() == "" {
+		f.above(ev)
 	}
-	f.below(ev, c)
+	if ev.GetEnded() != nil && agent.Within(f.scope, ev.GetScope()) {
+		f.abandon(ev)
+	}
 }
 
 // accept begins the task of the root. The task of a child begins with a decision of its parent.
@@ -91,15 +96,20 @@ func (f *Fold) accept(ev *teamv1.Event) {
 	f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 }
 
-// reveal makes a run visible as a task once an event shows that it is not answered by a plain
-// message.
+// reveal makes a run visible as a task once an event reveals it.
 func (f *Fold) reveal(ev *teamv1.Event) {
+	f.visible = f.visible || Reveals(ev)
+}
+
+// Reveals reports whether an event of a task shows that its run is not answered by a plain message.
+func Reveals(ev *teamv1.Event) bool {
 	switch k := ev.GetKind().(type) {
 	case *teamv1.Event_Claimed, *teamv1.Event_Started:
+		return false
 	case *teamv1.Event_Ended:
-		f.visible = f.visible || !k.Ended.GetDirect()
+		return !k.Ended.GetDirect()
 	default:
-		f.visible = true
+		return true
 	}
 }
 
@@ -277,17 +287,24 @@ func (f *Fold) Task() *a2av1.Task { return f.Snapshot(false) }
 // Snapshot returns the task like Task does. With details, the metadata also holds what is only
 // shown to callers that activated the team-run extension.
 func (f *Fold) Snapshot(details bool) *a2av1.Task {
-	t := &a2av1.Task{
-		Id: f.ID(), ContextId: f.ContextID(), Status: f.taskStatus(), Metadata: f.metadata(nil, details),
-		Artifacts: make([]*a2av1.Artifact, len(f.artifacts)), History: slices.Clip(f.history),
+	return Copy(&a2av1.Task{
+		Id: f.ID(), ContextId: f.ContextID(), Status: f.taskStatus(), Metadata: f.metadata(nil, details), Artifacts: f.artifacts, History: f.history,
+	})
+}
+
+// Copy returns a copy of a task, whose fields, artifacts and lists can be changed. The elements of the lists are shared.
+func Copy(t *a2av1.Task) *a2av1.Task {
+	to := &a2av1.Task{
+		Id: t.GetId(), ContextId: t.GetContextId(), Status: t.GetStatus(), Metadata: t.GetMetadata(),
+		Artifacts: make([]*a2av1.Artifact, len(t.GetArtifacts())), History: slices.Clip(t.GetHistory()),
 	}
-	for i, a := range f.artifacts {
-		t.Artifacts[i] = &a2av1.Artifact{
+	for i, a := range t.GetArtifacts() {
+		to.Artifacts[i] = &a2av1.Artifact{
 			ArtifactId: a.GetArtifactId(), Name: a.GetName(), Description: a.GetDescription(), Parts: slices.Clip(a.GetParts()),
 			Metadata: a.GetMetadata(), Extensions: a.GetExtensions(),
 		}
 	}
-	return t
+	return to
 }
 
 // taskStatus returns the status of the task.

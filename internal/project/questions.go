@@ -27,6 +27,9 @@ func (s *questions) open() []*journal.Question {
 	return slices.DeleteFunc(slices.Clone(list), func(q *journal.Question) bool { return s.forgets(QuestionOf(s.tree.Root, q.Event)) })
 }
 
+// Asks reports whether a question of the run is open, also outside the task.
+func (s *questions) Asks() bool { return len(s.tree.Summary.Questions.Open()) > 0 }
+
 // Questions returns the open questions of the task and the steps below it.
 func (s *questions) Questions() []*teamv1.Question { return s.Named("") }
 

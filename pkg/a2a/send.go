@@ -27,13 +27,34 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 	if err != nil {
 		return nil, err
 	}
-	if conf.GetReturnImmediately() && s.existed {
+	if conf.GetReturnImmediately() {
 		t, _, err := h.tasks.task(ctx, "", s.key)
-		if !IsNotFound(err) {
-			return taskResponse(t, conf), err
+		if s.existed && IsNotFound(err) {
+			return h.tasks.folded(ctx, s.key, conf)
 		}
+		return taskResponse(t, conf), err
 	}
-	f, err := h.tasks.follow(ctx, s, conf.GetReturnImmediately())
+	var resp *a2av1.SendMessageResponse
+	err = h.tasks.follow(ctx, s, func(direct bool) (over bool, err error) {
+		if direct {
+			resp, err = h.tasks.folded(ctx, s.key, conf)
+			return true, err
+		}
+		t, _, err := h.tasks.task(ctx, "", s.key)
+		resp = taskResponse(t, conf)
+		return settled(t.GetStatus().GetState()), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// folded returns the response of a run that callers may not see as a task, from its events: the message with which it
+// was answered or, before that, the task.
+func (t tasks) folded(ctx context.Context, k Key, conf *a2av1.SendMessageConfiguration) (*a2av1.SendMessageResponse, error) {
+	root, scope := agent.SplitTask(k.ID)
+	f, err := t.fold(ctx, Key{k.Owner, root}, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -41,6 +62,11 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 		return &a2av1.SendMessageResponse{Payload: &a2av1.SendMessageResponse_Message{Message: f.Direct()}}, nil
 	}
 	return taskResponse(f.Snapshot(details(ctx)), conf), nil
+}
+
+// settled reports whether a task in a state has ended, or waits for input or authentication.
+func settled(state a2av1.TaskState) bool {
+	return taskstate.Final(state) || taskstate.Interrupted(state)
 }
 
 // taskResponse returns the response with a task, nil without one.
@@ -115,53 +141,57 @@ func (b *inbox) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Cal
 // gets the answer of the first one. The keys of the Agent service are remembered in either case.
 func (b *inbox) forgets() bool { return b.Settings.Load().GetDeduplicate() == "off" }
 
-// progress is the state of a wait for a task to deal with a message.
+// progress is how far a task has dealt with a message, from the events of its root.
 type progress struct {
-	fold    *Fold
-	inbound int64 // number of the input that has not been recorded as received, or 0
+	scope   string // of the task
+	inbound int64  // number of the input that has not been recorded as received, or 0
+	hidden  bool   // the run may still be answered by a plain message, or was
+	ended   bool
+	asked   bool // the task has waited for input or authentication, and may do so still
 }
 
-// take applies an event and reports whether a blocking SendMessage returns after it: the task has
-// ended, or waits for input or authentication after it has received the message. See A2A 1.0,
-// section 3.2.2.
+// take applies an event and reports whether a blocking SendMessage may return after it: the task has ended, or has
+// waited for input or authentication when it had received the message, and may do so still. See A2A 1.0, section 3.2.2.
 func (p *progress) take(ev feed.Event) bool {
-	p.note(ev.Event)
-	p.fold.Apply(ev.Event)
-	return p.fold.Terminal() || ev.Last && p.inbound == 0 && taskstate.Interrupted(p.fold.State())
-}
-
-// note clears inbound if ev records that the input was received.
-func (p *progress) note(ev *teamv1.Event) {
-	if p.inbound != 0 && p.inbound == project.Consumed(ev) {
+	if p.inbound != 0 && p.inbound == project.Consumed(ev.Event) {
 		p.inbound = 0
 	}
+	own := ev.GetScope() == p.scope
+	p.ended = p.ended || ev.GetEnded() != nil && agent.Within(p.scope, ev.GetScope())
+	p.asked = p.asked || own && ev.GetWaiting() != nil
+	if acc := ev.GetAccepted(); own && acc != nil {
+		p.hidden = acc.GetMayReplyDirectly()
+	} else if p.hidden {
+		p.hidden = !project.Reveals(ev.Event)
+	}
+	return p.ended || p.asked && ev.Last && p.inbound == 0
 }
 
-// follow waits until the task has dealt with a message; see progress.take. If atOnce is set, it
-// does not wait.
-func (t tasks) follow(ctx context.Context, s sent, atOnce bool) (*Fold, error) {
+// follow waits until the task has dealt with a message. When it may have, follow calls over, which reports whether it
+// has; direct says that the run was answered by a plain message.
+func (t tasks) follow(ctx context.Context, s sent, over func(direct bool) (bool, error)) error {
 	root, scope := agent.SplitTask(s.key.ID)
-	if atOnce {
-		return t.fold(ctx, Key{s.key.Owner, root}, scope)
-	}
-	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
+	p := &progress{scope: scope, inbound: s.inbound}
 	tail := s.tail
 	if tail == nil {
 		tail = t.feeds.Tail(s.key.Owner, root, 0)
 	}
 	defer tail.Close()
 	for ev, err := range tail.Events(ctx) {
-		if err != nil && p.fold.Exists() && !p.fold.Visible() {
-			return nil, unansweredError(err)
+		done := false
+		if err == nil && p.take(ev) {
+			done, err = over(p.hidden && p.ended)
 		}
-		if err != nil {
-			return nil, waitError(s.key.ID, goesOn, err)
-		}
-		if p.take(ev) {
-			break
+		switch {
+		case err != nil && p.hidden:
+			return unansweredError(err)
+		case err != nil:
+			return waitError(s.key.ID, goesOn, err)
+		case done:
+			return nil
 		}
 	}
-	return p.fold, nil
+	return nil
 }
 
 // goesOn is the text for waitError if the task continues after the wait.

@@ -56,7 +56,14 @@ func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*tea
 	if err != nil {
 		return nil, err
 	}
-	f, err := h.tasks.follow(ctx, s, false)
+	var f *Fold
+	err = h.tasks.follow(ctx, s, func(bool) (over bool, err error) {
+		root, scope := agent.SplitTask(s.key.ID)
+		if f, err = h.tasks.fold(ctx, Key{s.key.Owner, root}, scope); err != nil {
+			return false, err
+		}
+		return settled(f.State()), nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +162,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 // process yields the events of the run that works on a message, after a sequence number.
 func (t tasks) process(ctx context.Context, s sent, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
 	root, scope := agent.SplitTask(s.key.ID)
-	p := &progress{fold: NewFold(root, scope), inbound: s.inbound}
+	f, p := NewFold(root, scope), &progress{scope: scope, inbound: s.inbound}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		tail := t.feeds.Tail(s.key.Owner, root, 0)
 		defer tail.Close()
@@ -164,12 +171,13 @@ func (t tasks) process(ctx context.Context, s sent, after int64) iter.Seq2[*team
 				yield(nil, err)
 				return
 			}
-			over := p.take(ev)
-			public := p.fold.Public(ev.Event)
+			f.Apply(ev.Event)
+			over := p.take(ev) && settled(f.State())
+			public := f.Public(ev.Event)
 			if public != nil && ev.GetSeq() > after && !yield(&teamv1.ProcessStreamResponse{Event: public, TaskId: s.key.ID}, nil) {
 				return
 			}
-			if over && (p.fold.Terminal() || ev.GetSeq() > after) {
+			if over && (f.Terminal() || ev.GetSeq() > after) {
 				return
 			}
 		}

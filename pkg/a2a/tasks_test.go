@@ -334,6 +334,60 @@ func TestEndedTasksAreReadAsStored(t *testing.T) {
 	}
 }
 
+// stored is a store in which the task as it is stored can be told from one that was computed from events. It says of
+// a waiting task once that it works, as if someone had answered between the event and the read.
+type stored struct {
+	a2a.Store
+	late chan struct{} // closed when it has said so; nil for never
+	once sync.Once
+}
+
+func (s *stored) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+	t, seq, err := s.Store.Task(ctx, k)
+	if s.late != nil && t.GetStatus().GetState() == inputRequired {
+		s.once.Do(func() {
+			t.Status = &a2av1.TaskStatus{State: working}
+			close(s.late)
+		})
+	}
+	if t != nil {
+		t.History = []*a2av1.Message{agent.UserMessage("stored", "")}
+	}
+	return t, seq, err
+}
+
+// TestSendAnswersWithTheTaskAsStored: a waiting send applies no events, and waits on for a task that works again.
+func TestSendAnswersWithTheTaskAsStored(t *testing.T) {
+	t.Parallel()
+	r := start(t, echo("echo"), script(t, "ask", ask("who?")))
+	s := &stored{Store: r.store}
+	h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: r.wake})
+	sent := func(req *a2av1.SendMessageRequest, want a2av1.TaskState) string {
+		t.Helper()
+		resp, err := h.SendMessage(ann(t), req)
+		task := resp.GetTask()
+		if err != nil || task.GetStatus().GetState() != want || len(task.GetHistory()) != 1 || task.GetHistory()[0].GetMessageId() != "stored" {
+			t.Errorf("%v, %v; want the stored task in state %v", task, err, want)
+		}
+		return task.GetId()
+	}
+	sent(message("echo", "hello"), completed)
+	sent(message("ask", "hello"), inputRequired)
+
+	s.late = make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { sent(message("ask", "hello again"), completed) })
+	select {
+	case <-s.late:
+	case <-time.After(10 * time.Second):
+		t.Error("the stored task is not read")
+	}
+	for _, task := range r.list(t, &a2av1.ListTasksRequest{Tenant: "ask"}).GetTasks() {
+		sent(reply(task.GetId(), "ann"), completed)
+	}
+	wg.Wait()
+}
+
 // as returns nil if an error has a reason.
 func as(err error, reason string) error {
 	if e := agent.AsError(err); e != nil && e.Reason == reason {

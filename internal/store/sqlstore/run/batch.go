@@ -34,9 +34,10 @@ type batch struct {
 	before, after listing
 	tail          []entry // for an end: inputs that came too late, and the end itself
 	snap          *snapshotRow
-	pushed        int64 // 1 if the run has push configurations, which the batch wakes if they are idle; else 0
-	asking        bool  // there may be open questions for roles
-	slot          bool  // the run may have the slot of a collaboration
+	done          *a2av1.Task // the task in snap, unless it is large or not visible
+	pushed        int64       // 1 if the run has push configurations, which the batch wakes if they are idle; else 0
+	asking        bool        // there may be open questions for roles
+	slot          bool        // the run may have the slot of a collaboration
 	// quiet is set for a small end of a run into whose inbox nothing was ever put, as far as its journal knows.
 	// Such an end need not read the inbox first: it is only admitted if that is so.
 	quiet bool
@@ -268,7 +269,7 @@ func (b *batch) close(ctx context.Context, q db.Querier) error {
 // be read, only the state is recorded. The caller must hold the mu of the journal.
 func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 	j, at := b.j, b.j.time()
-	b.tail, b.snap = nil, nil
+	b.tail, b.snap, b.done = nil, nil, nil
 	for i, ev := range append(late, b.ending) {
 		ev.Seq, ev.Time = b.lo+int64(len(b.entries)+i)+1, at
 		e, err := encode(j.root, ev)
@@ -289,9 +290,13 @@ func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 		return nil
 	}
 	b.after = listingOf(f)
-	snap, err := snapshotOf(j.root, b.hi, f.Task(), nil)
+	task := f.Task()
+	snap, err := snapshotOf(j.root, b.hi, task, nil)
 	if err != nil {
 		return err
+	}
+	if f.Visible() && proto.Size(task) <= maxQuiet {
+		b.done = task
 	}
 	written := map[string]bool{}
 	for _, e := range slices.Concat(b.entries, b.tail) {

@@ -376,6 +376,9 @@ func TestA_16_WhatIsKeptOfAnEndedRun(t *testing.T) {
 			if task, seq, err := s.shown(t, "one"); err != nil || seq != 3 || task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
 				t.Errorf("Task = %v at %d, %v", task, seq, err)
 			}
+			if ringed == 0 && j.view.seq != 0 {
+				t.Errorf("events up to %d were applied once more for a reader of the task, which is stored", j.view.seq)
+			}
 		})
 	}
 }

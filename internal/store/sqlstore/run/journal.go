@@ -66,8 +66,7 @@ type journal struct {
 	ended   bool // the end of the root was appended
 	closed  bool // the claim has been released
 	broken  error
-	unread  bool // the inbox may hold an input
-	asking  fold.Questions
+	unread  bool             // the inbox may hold an input
 	named   map[int64]bool   // inbox rows that are recorded by events appended here
 	stored  map[string]bool  // hashes of the blobs that are recorded; nil without any
 	pushed  int64            // 1 if there may be push configurations, see fence
@@ -75,6 +74,7 @@ type journal struct {
 	first   *entry           // the only event that was recorded before the claim; nil if there were more, and after Load
 	slot    bool             // the run may have the slot of a collaboration
 	ring    ring.Ring[entry] // the latest recorded events, so that readers need no database
+	done    *a2av1.Task      // the task as it was stored at the end; nil before that, and for a task that is large or not visible
 
 	view view
 }
@@ -205,7 +205,6 @@ func (j *journal) open(ctx context.Context) error {
 func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
 	j.fold, j.listed, j.book = f, listingOf(f), cost.NewBook(a2a.AccountOf(j.owner))
 	for _, ev := range events {
-		j.asking.Apply(ev)
 		j.book.Apply(ev)
 	}
 	j.slot = events[0].GetAccepted().GetCollaboration() != nil
@@ -303,14 +302,8 @@ func (j *journal) append(events []*teamv1.Event, size int64, room room) error {
 			return j.fail(err)
 		}
 		if j.fold != nil {
-			j.fold.Apply(ev)
+			e.closes = closes(j.fold.Apply(ev))
 			e.costs = j.book.Apply(ev)
-		}
-		_, closed := j.asking.Apply(ev)
-		for _, q := range closed {
-			if len(store.RolesOf(q.Event)) > 0 {
-				e.closes = append(e.closes, q.Event.GetSeq())
-			}
 		}
 		j.pending = append(j.pending, e)
 	}
@@ -324,6 +317,16 @@ func (j *journal) append(events []*teamv1.Event, size int64, room room) error {
 	j.appends++
 	j.later()
 	return nil
+}
+
+// closes returns the sequence numbers of the questions for roles that an event has closed.
+func closes(c fold.Change) (list []int64) {
+	for _, q := range c.Closed {
+		if len(store.RolesOf(q.Event)) > 0 {
+			list = append(list, q.Event.GetSeq())
+		}
+	}
+	return list
 }
 
 // time returns the time of the next events, which is never before that of earlier ones. The caller
@@ -423,7 +426,7 @@ func (j *journal) batch() *batch {
 		j.pending[i].Blobs = j.unstored(j.pending[i].Blobs)
 	}
 	b := &batch{j: j, entries: j.pending, ending: j.ending, lo: j.durable, hi: j.durable + int64(len(j.pending)), bytes: j.bytes, room: j.room, appends: j.appends, pushed: j.pushed}
-	b.asking = j.fold == nil || len(j.asking.Open()) > 0
+	b.asking = j.fold == nil || j.fold.Asks()
 	if j.fold != nil {
 		b.before, b.after = j.listed, listingOf(j.fold)
 	}
@@ -464,7 +467,7 @@ func (j *journal) settle(b *batch, err error) error {
 		}
 	}
 	if b.ended() {
-		j.seq, j.ending = b.hi, nil
+		j.seq, j.ending, j.done = b.hi, nil, b.done
 	}
 	if !j.closed {
 		j.keeps(b.entries, b.tail)
@@ -549,7 +552,7 @@ func (j *journal) give() {
 	j.mu.Lock()
 	over := j.ended && j.broken == nil && j.ending == nil && !j.flying
 	if !j.closed && over && j.s.rings.Bytes() <= maxKept && j.s.keep(j) {
-		j.fold, j.book, j.stored, j.named, j.first, j.asking = nil, nil, nil, nil, nil, fold.Questions{} // readers need the ring
+		j.fold, j.book, j.stored, j.named, j.first = nil, nil, nil, nil, nil // readers need the ring and done
 	} else {
 		defer j.dropRing()
 	}

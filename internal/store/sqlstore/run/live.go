@@ -117,6 +117,9 @@ const viewPage = 512
 
 // task returns the task as recorded.
 func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
+	if t, seq := j.kept(); t != nil {
+		return t, seq, nil
+	}
 	v := &j.view
 	select {
 	case v.turn <- struct{}{}:
@@ -144,6 +147,17 @@ func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
 		return nil, 0, a2a.ErrNotFound
 	}
 	return v.fold.Task(), v.seq, nil
+}
+
+// kept returns the task of a run that has ended, with lists of its own, and the sequence number of its end. It returns
+// nil if the task is not kept.
+func (j *journal) kept() (*a2av1.Task, int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.done == nil {
+		return nil, 0
+	}
+	return project.Copy(j.done), j.durable
 }
 
 // fresh reports whether the ring has the events after a sequence number, so that the database is
