@@ -7,3 +7,13 @@ import _ "embed"
 //
 //go:embed openapi/team.swagger.json
 var OpenAPI []byte
+
+// TeamSchema is the JSON Schema of the configuration file, for editors.
+//
+//go:embed schema/team.schema.json
+var TeamSchema []byte
+
+// TestSchema is the JSON Schema of test files, for editors.
+//
+//go:embed schema/test.schema.json
+var TestSchema []byte

@@ -2,9 +2,12 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentteams/team-server/api"
 	"github.com/agentteams/team-server/internal/cli"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/settings"
@@ -156,14 +159,18 @@ func storeCommand(s *cli.Shell) *cobra.Command {
 }
 
 func validateCommand(s *cli.Shell) *cobra.Command {
-	return &cobra.Command{
+	strict := false
+	c := &cobra.Command{
 		Use:   "validate [FILE|FOLDER...]",
 		Short: "Checks configuration files and prints all faults",
 		Long: "Checks syntax, keys, values, references and expressions of each file, or of the files\n" +
 			"in a folder, and prints all faults with their positions. Default: team.yaml. Exits\n" +
-			"with 3 if there are faults.",
-		RunE: func(_ *cobra.Command, args []string) error { return s.Validate(args) },
+			"with 3 if there are faults. Prints warnings about what is valid and probably not meant,\n" +
+			"and how many turns of models and calls of members a run of each team has at worst.",
+		RunE: func(_ *cobra.Command, args []string) error { return s.Validate(args, strict) },
 	}
+	c.Flags().BoolVar(&strict, "strict", false, "exit with 3 if there are warnings")
+	return c
 }
 
 func doctorCommand(s *cli.Shell) *cobra.Command {
@@ -243,6 +250,27 @@ func cardCommand(s *cli.Shell) *cobra.Command {
 	}
 	c.Flags().StringArrayVar(&f.Trusted, "verify", nil, verifyHelp)
 	return c
+}
+
+func schemaCommand(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema [team|test]",
+		Short: "Prints the JSON Schema of team.yaml, or of test files, for editors",
+		Long: "Prints the JSON Schema of the configuration file, or with test that of test files, with\n" +
+			"which editors complete and check them: save it beside the file, and write\n" +
+			"# yaml-language-server: $schema=team.schema.json as the first line of the file.",
+		Example: "  team-server schema > team.schema.json",
+		Args:    usage(atMostOne("team or test")),
+		RunE: func(_ *cobra.Command, args []string) error {
+			schemas := map[string][]byte{"": api.TeamSchema, "team": api.TeamSchema, "test": api.TestSchema}
+			schema, known := schemas[strings.Join(args, "")]
+			if !known {
+				return cli.UsageError{Err: fmt.Errorf("unknown schema %q; known schemas: team, test", args[0])}
+			}
+			_, err := s.Out.Write(schema)
+			return err
+		},
+	}
 }
 
 func versionCommand(s *cli.Shell) *cobra.Command {

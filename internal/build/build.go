@@ -157,7 +157,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		var m agent.Model // nil means the model of the leader
 		if a.GetModel() != "" {
 			var err error
-			if m, err = b.modelOf(a); err != nil {
+			if m, err = b.modelWith(a.GetModel(), a.GetSettings()); err != nil {
 				return nil, err
 			}
 		}
@@ -175,7 +175,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 			Guards: guards, Upstreams: b.Upstreams,
 			ToolMemory:      toolMemory(a.GetConversation()),
 			AcceptTruncated: a.GetOnTruncated() == teamv1.OnTruncated_ACCEPT, AllowEmpty: a.GetAllowEmpty(),
-			Model: m, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
+			Model: m, Tools: ownTools(a.GetTools()), ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		}
 		if err := b.output(&c, a.GetOutputSchema()); err != nil {
 			return nil, err
@@ -364,10 +364,11 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		}
 	case modes.Leader(t) != nil:
 		c.ReportErrors = t.GetCoordinator().GetOnMemberError() != teamv1.OnMemberError_FAIL
+		c.Tools = ownTools(modes.Leader(t).GetTools())
 		if c.Scheduler, err = leader.NewCoordinator(modes.Coordinator(t, c.Tools)); err != nil {
 			return nil, err
 		}
-		if c.Model, err = b.model(modes.Leader(t).GetModel()); err != nil {
+		if c.Model, err = b.modelWith(modes.Leader(t).GetModel(), modes.Leader(t).GetSettings()); err != nil {
 			return nil, err
 		}
 		if c.ToolSets, err = b.toolSets(id, fmt.Sprintf("the leader of team %q", id), modes.Leader(t).GetTools()); err != nil {

@@ -27,14 +27,14 @@ func (b *builder) model(name string) (agent.Model, error) {
 	return m, err
 }
 
-// modelOf returns the model of an agent, including its fallbacks, with the settings of the agent.
-func (b *builder) modelOf(a *teamv1.AgentConfig) (agent.Model, error) {
-	if a.GetSettings() == nil {
-		return b.model(a.GetModel())
+// modelWith returns the model with a name, including its fallbacks, with the settings of an agent or a leader.
+func (b *builder) modelWith(name string, settings *teamv1.ModelSettings) (agent.Model, error) {
+	if settings == nil {
+		return b.model(name)
 	}
-	return b.chain(a.GetModel(), func(name string) (agent.Model, error) {
+	return b.chain(name, func(name string) (agent.Model, error) {
 		m := b.server.GetModels()[name]
-		return b.newModel(name, m, model.MergeSettings(m.GetSettings(), a.GetSettings()))
+		return b.newModel(name, m, model.MergeSettings(m.GetSettings(), settings))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/askuser"
 	"github.com/agentteams/team-server/internal/bearer"
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -121,7 +122,9 @@ func (b *builder) usedTools() map[string][]string {
 			continue
 		}
 		for _, name := range slices.Concat(b.server.GetAgents()[id].GetTools(), modes.Leader(b.server.GetTeams()[id]).GetTools()) {
-			used[name] = append(used[name], id)
+			if name != askuser.Name {
+				used[name] = append(used[name], id)
+			}
 		}
 	}
 	return used
@@ -188,6 +191,10 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 	var sets []agent.ToolSet
 	from := map[string]string{}
 	for _, name := range names {
+		if name == askuser.Name {
+			from[name] = name
+			continue
+		}
 		s := b.agents.tools[name]
 		var offered []string
 		for _, t := range s.Known() {
@@ -214,6 +221,14 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 		sets = append(sets, s)
 	}
 	return sets, nil
+}
+
+// ownTools returns the tools in a list of names that the server itself has.
+func ownTools(names []string) []agent.Tool {
+	if slices.Contains(names, askuser.Name) {
+		return []agent.Tool{askuser.Tool{}}
+	}
+	return nil
 }
 
 // unmatched says that a pattern of approve.tools matches none of the tools that a server offers; "" if each does.

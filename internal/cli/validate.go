@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,38 +25,20 @@ type validation struct {
 	Valid  bool          `json:"valid"`
 	Files  []string      `json:"files"`
 	Faults source.Faults `json:"faults"`
-	// Adjusted lists limits that a smaller limit overrides.
-	Adjusted []adjusted `json:"adjusted,omitempty"`
-	// Unheld lists human steps for roles that no API key of their file has.
-	Unheld []keyPath `json:"unheld,omitempty"`
-	// Unstaffed lists the members keys of teams that reject all requests because no member is
-	// enabled.
-	Unstaffed []keyPath `json:"unstaffed,omitempty"`
-	// Doubts lists what is valid and probably not meant.
-	Doubts []doubt `json:"doubts,omitempty"`
+	// Warnings lists what is valid and probably not meant.
+	Warnings []warning `json:"warnings,omitempty"`
 	// Teams lists the teams that the files define, with their members.
 	Teams []roster `json:"teams,omitempty"`
 }
 
-type adjusted struct {
+type warning struct {
 	File string `json:"file"`
-	warnings.Adjustment
-}
-
-type doubt struct {
-	File string `json:"file"`
-	warnings.Doubt
-}
-
-// keyPath is a key of a file.
-type keyPath struct {
-	File string `json:"file"`
-	Path string `json:"path"`
+	warnings.Warning
 }
 
 // Validate checks files, or the configuration files in folders, and prints all faults, including those
-// for which only serve would refuse the file.
-func (s *Shell) Validate(paths []string) error {
+// for which only serve would refuse the file. With strict, warnings count as faults.
+func (s *Shell) Validate(paths []string, strict bool) error {
 	if len(paths) == 0 {
 		paths = []string{"team.yaml"}
 	}
@@ -79,7 +62,7 @@ func (s *Shell) Validate(paths []string) error {
 				continue
 			}
 			if !s.JSON {
-				s.notes(file, def)
+				s.notes(def)
 			}
 			if err := result.add(file, def); err != nil {
 				return err
@@ -92,44 +75,28 @@ func (s *Shell) Validate(paths []string) error {
 			return err
 		}
 	}
-	if !result.Valid {
+	if !result.Valid || strict && len(result.Warnings) > 0 {
 		return ErrInvalid
 	}
 	return nil
 }
 
-// noneEnabled is the note about a team that rejects all requests.
-const noneEnabled = "no member is enabled, so the team rejects all requests"
-
-// notes prints notes about a valid file.
-func (s *Shell) notes(file string, def *config.Config) {
-	for _, a := range warnings.Adjusted(def.Server) {
-		fmt.Fprintf(s.Out, "  %s is %s, but %s applies: %s\n", a.Path, a.Set, a.Effective, a.Because)
+// notes prints the warnings about a valid file, and what a run of each of its teams does at worst.
+func (s *Shell) notes(def *config.Config) {
+	for _, w := range warnings.Of(def.Server) {
+		fmt.Fprintf(s.Out, "  %s: warning: %s\n", w.Path, w.Message)
 	}
-	for _, path := range warnings.Unheld(def.Server) {
-		fmt.Fprintf(s.Out, "  %s: %s\n", path, warnings.UnheldMessage)
-	}
-	for _, path := range warnings.Unstaffed(def.Server) {
-		fmt.Fprintf(s.Out, "  %s: %s\n", path, noneEnabled)
-	}
-	for _, d := range warnings.Doubts(def.Server) {
-		fmt.Fprintf(s.Out, "  %s: warning: %s\n", d.Path, d.Message)
+	for _, id := range slices.Sorted(maps.Keys(def.Server.GetTeams())) {
+		if worst := warnings.WorstOf(def.Server, id); worst.Turns > 0 {
+			fmt.Fprintf(s.Out, "  teams.%s: %s\n", id, worst)
+		}
 	}
 }
 
-// add adds the notes and teams of a valid file.
+// add adds the warnings and teams of a valid file.
 func (v *validation) add(file string, def *config.Config) error {
-	for _, a := range warnings.Adjusted(def.Server) {
-		v.Adjusted = append(v.Adjusted, adjusted{file, a})
-	}
-	for _, path := range warnings.Unheld(def.Server) {
-		v.Unheld = append(v.Unheld, keyPath{file, path})
-	}
-	for _, path := range warnings.Unstaffed(def.Server) {
-		v.Unstaffed = append(v.Unstaffed, keyPath{file, path})
-	}
-	for _, d := range warnings.Doubts(def.Server) {
-		v.Doubts = append(v.Doubts, doubt{file, d})
+	for _, w := range warnings.Of(def.Server) {
+		v.Warnings = append(v.Warnings, warning{file, w})
 	}
 	teams, err := rosters(def)
 	v.Teams = append(v.Teams, teams...)

@@ -25,7 +25,7 @@ func validates(t *testing.T, text string) (v struct {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err = (&Shell{Out: &out, JSON: true}).Validate([]string{file})
+	err = (&Shell{Out: &out, JSON: true}).Validate([]string{file}, false)
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
 		t.Fatalf("%s: %v", out.String(), err)
 	}
@@ -223,7 +223,7 @@ func TestDotEnvOfCommands(t *testing.T) {
 	}
 	var out bytes.Buffer
 	s := &Shell{Out: &out}
-	if err := s.Validate([]string{"team.yaml", "team_test.yaml"}); err != nil {
+	if err := s.Validate([]string{"team.yaml", "team_test.yaml"}, false); err != nil {
 		t.Error(err, out.String())
 	}
 	if def, err := s.definition(""); err != nil || def.Server.GetAgents()["a"].GetScripted().GetSteps()[0].GetText() != "hello" {

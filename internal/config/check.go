@@ -9,6 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/askuser"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/config/references"
@@ -46,6 +47,7 @@ func (k *checker) check() {
 	k.models()
 	k.addresses()
 	k.tools()
+	k.leaders()
 	for _, id := range k.ids() {
 		if k.doc.Ended() {
 			return
@@ -127,6 +129,9 @@ func (k *checker) settings(at source.Place, name string, s *teamv1.ModelSettings
 
 // tools reports effects of operations that a tool does not allow, and approvals that cannot be used.
 func (k *checker) tools() {
+	if k.Server.GetTools()[askuser.Name] != nil {
+		k.at("tools", askuser.Name).KeyFault(fmt.Sprintf("%q is built in", askuser.Name), "give this tool another name; agents may list "+askuser.Name+" without it")
+	}
 	for _, name := range sorted(k.Server.GetTools()) {
 		modes.CheckApproveTools(k.at("tools", name, "approve"), k.Server.GetTools()[name].GetApprove())
 		m := k.Server.GetTools()[name].GetMcp()

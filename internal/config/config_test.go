@@ -149,7 +149,7 @@ func TestFaults(t *testing.T) {
 		{"a step that is never tried", flow("{id: a, agent: writer, retry: {attempts: 0}}"), `team.yaml:5:67 step "a": attempts is 0`},
 		{"a group with a time", flow("{id: g, timeout: 5s, parallel: [{id: a, agent: writer}]}"), `team.yaml:5:26 a step with parallel allows only id and after`},
 		{"a reaction of coordinators", strings.Replace(flow("{id: a, agent: writer}"), "{steps: [{id", "{on_member_error: REPORT_TO_LEADER, steps: [{id", 1),
-			`team.yaml:5:35 a workflow's on_member_error must be FAIL or CONTINUE_PARTIAL`},
+			`team.yaml:5:35 a workflow's on_member_error must be fail or continue_partial`},
 		{"partial results", strings.Replace(flow("{id: a, agent: writer}"), "{steps: [{id", "{on_member_error: CONTINUE_PARTIAL, steps: [{id", 1), ""},
 		{"a member that streams", strings.Replace(desk, "{agent: writer}", "{agent: writer, stream_inner: true, inner_text: false}", 1), ""},
 		{"a broadcast", broadcast("model: m"), ""},
@@ -282,7 +282,7 @@ func TestHints(t *testing.T) {
 		{"a pattern of an approval", desk + "tools: {t: {mcp: {url: \"http://127.0.0.1:1\"}, approve: {tools: [\"a[\"]}}}\n", "write a name, in which * stands for any characters, such as pay_*"},
 		{"a sticky owner without memory", lead("members: [{agent: writer}], memory: false, coordinator: {leader: {model: m}, sticky_owner: true}"), "remove memory: false, or sticky_owner"},
 		{"a sticky owner beside required members", lead("members: [{agent: writer, required: true}], coordinator: {leader: {model: m}, sticky_owner: true}"), "remove sticky_owner, or required"},
-		{"roles that are not asked", withLimits("s", "{max_tokens: 5, ask_roles: [boss]}"), "add on_limit: ASK, or remove ask_roles"},
+		{"roles that are not asked", withLimits("s", "{max_tokens: 5, ask_roles: [boss]}"), "add on_limit: ask, or remove ask_roles"},
 	} {
 		fs := faultsOf(t, tt.text)
 		if len(fs) != 1 || fs[0].Hint != tt.want {

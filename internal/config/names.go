@@ -74,7 +74,7 @@ func (k *checker) known(u references.Reference) bool {
 		return k.usable(u)
 	}
 	if at := k.at(u.Path...); !k.at("agents").Damaged() && !k.at("teams").Damaged() {
-		at.Fault(fmt.Sprintf("%s %q, which is not defined", u.By, u.Name), k.doc.Search(func() string { return k.suggestAgent(u.Name, account) }))
+		at.Fault(fmt.Sprintf("%s %q, which is not defined", u.By, u.Name), k.doc.Search(func() string { return k.suggestAgent(u, account) }))
 	}
 	return false
 }
@@ -84,9 +84,16 @@ func (k *checker) isAgent(id string) bool {
 	return k.Server.GetAgents()[id] != nil || k.Server.GetTeams()[id] != nil
 }
 
-// suggestAgent suggests the agent or team with the most similar name and the line that defines it, of
+// suggestAgent says so if the name is that of a model, else suggests the agent or team with the most similar name and the line that defines it, of
 // those that an account may see.
-func (k *checker) suggestAgent(id, account string) string {
+func (k *checker) suggestAgent(u references.Reference, account string) string {
+	id := u.Name
+	switch isModel := account == "" && k.Server.GetModels()[id] != nil; {
+	case isModel && len(u.Path) > 2 && u.Path[2] == "coordinator":
+		return fmt.Sprintf("%q is a model: write coordinator: {model: %s}", id, id)
+	case isModel:
+		return fmt.Sprintf("%q is a model: name an agent that uses it", id)
+	}
 	all := slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams()))
 	all = slices.DeleteFunc(all, func(id string) bool { return !k.visible(id, account) })
 	near := source.Nearest(id, all)

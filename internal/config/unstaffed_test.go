@@ -28,7 +28,11 @@ teams:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := warnings.Unstaffed(c.Server), []string{"teams.all.members", "teams.planned.members", "teams.rules.members", "teams.steps.members"}; !slices.Equal(got, want) {
+	var got []string
+	for _, w := range warnings.Of(c.Server) {
+		got = append(got, w.Path)
+	}
+	if want := []string{"teams.all.members", "teams.planned.members", "teams.rules.members", "teams.steps.members"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/store"
@@ -163,11 +164,9 @@ func textOf(err error) string {
 // file returns the notes about a valid file that concern whether it works.
 func (r *run) file(context.Context) []Check {
 	var all []Check
-	for _, path := range warnings.Unheld(r.Definition.Server) {
-		all = append(all, warning("file", "give one of these roles to a key or certificate client", "%s: %s", path, "no API key and no client certificate of the file has any of these roles")...)
-	}
-	for _, path := range warnings.Unstaffed(r.Definition.Server) {
-		all = append(all, warning("file", "enable a member", "%s: no member is enabled, so the team rejects all requests", path)...)
+	for _, w := range warnings.Of(r.Definition.Server) {
+		message, hint := source.CutHint(w.Message)
+		all = append(all, warning("file", hint, "%s: %s", w.Path, message)...)
 	}
 	if len(all) > 0 {
 		return all

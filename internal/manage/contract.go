@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/askuser"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -114,7 +115,7 @@ func (c *contract) agent(r *teamv1.ContractRole, at string) {
 	for i, name := range a.GetTools() {
 		field := at + ".tools[" + strconv.Itoa(i) + "]"
 		switch {
-		case c.tools[name] == nil:
+		case c.tools[name] == nil && name != askuser.Name:
 			c.faults.Add(field, "%.64q is not a tool of this server", name)
 		case slices.Contains(a.GetTools()[:i], name):
 			c.faults.Add(field, "%q is listed twice", name)

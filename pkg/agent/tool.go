@@ -130,6 +130,9 @@ type ToolAsk struct {
 	Question *teamv1.ToolQuestion
 	// State is what is needed to continue the call in any process; nil if only this process can.
 	State []byte
+	// Plain says that people are asked the message as it is, because it is the agent's own question. If it is not set,
+	// the question says which tool of which agent asks.
+	Plain bool
 	// Approvers are the people who may answer. After Expires the question counts as cancelled.
 	Approvers
 }

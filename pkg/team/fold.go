@@ -362,7 +362,7 @@ func (st *StepState) extendDeadline(held time.Duration, now time.Time) {
 }
 
 // cutWarning is the warning of a run with an answer that was cut.
-const cutWarning = "a limit of output tokens cut the answer (on_truncated: ACCEPT)"
+const cutWarning = "a limit of output tokens cut the answer (on_truncated: accept)"
 
 // applyEnded folds the end of a step.
 func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {

@@ -341,7 +341,7 @@ func commands(t *testing.T, server, key, dir string, out io.Writer) {
 	put(t, dir, "good.yaml", []byte("version: v1\nteams: {good: {members: [{agent: asks}], supervisor: {rules: [{id: a, when: \"turn == 1\", next: [asks]}, {id: b, when: \"true\", finish: asks}]}}}\n"))
 	level := zapcore.DebugLevel
 	s := &cli.Shell{Out: out, Talk: out, Server: server, Token: key, JSON: true, Level: &level}
-	if err := s.Validate([]string{filepath.Join(dir, "team.yaml")}); err == nil {
+	if err := s.Validate([]string{filepath.Join(dir, "team.yaml")}, false); err == nil {
 		t.Error("the file is valid without its variables")
 	}
 	for name, run := range map[string]func() error{

@@ -32,7 +32,7 @@ const (
 type McpResults_Value int32
 
 const (
-	// Not set: TEXT.
+	// Not set: text.
 	McpResults_DEFAULT_RESULTS McpResults_Value = 0
 	// The text.
 	McpResults_TEXT McpResults_Value = 1
@@ -89,7 +89,7 @@ func (McpResults_Value) EnumDescriptor() ([]byte, []int) {
 type ToolEffect_Value int32
 
 const (
-	// Not set: what the tool says of itself, else UNSAFE.
+	// Not set: what the tool says of itself, else unsafe.
 	ToolEffect_DEFAULT_EFFECT ToolEffect_Value = 0
 	// The tool changes nothing: it is called again.
 	ToolEffect_SAFE ToolEffect_Value = 1
@@ -146,7 +146,7 @@ func (ToolEffect_Value) EnumDescriptor() ([]byte, []int) {
 type OnTruncated_Value int32
 
 const (
-	// Not set: FAIL.
+	// Not set: fail.
 	OnTruncated_DEFAULT_TRUNCATED OnTruncated_Value = 0
 	// The answer counts as failed.
 	OnTruncated_FAIL OnTruncated_Value = 1
@@ -199,7 +199,7 @@ func (OnTruncated_Value) EnumDescriptor() ([]byte, []int) {
 type CardAccess_Value int32
 
 const (
-	// Not set: PUBLIC for the default agent and for those that are not members of a team, unless access
+	// Not set: public for the default agent and for those that are not members of a team, unless access
 	// is set.
 	CardAccess_DEFAULT_CARD CardAccess_Value = 0
 	// Everyone who can reach the server.
@@ -318,7 +318,7 @@ const (
 	HistoryScope_PARENT_BRANCH HistoryScope_Value = 2
 	// Only its task, without earlier results.
 	HistoryScope_ISOLATED HistoryScope_Value = 3
-	// The same as PARENT_BRANCH, and the conversation before this run.
+	// The same as parent_branch, and the conversation before this run.
 	HistoryScope_CONVERSATION HistoryScope_Value = 4
 )
 
@@ -428,7 +428,7 @@ func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
 type Join_Value int32
 
 const (
-	// Not set: ALL.
+	// Not set: all.
 	Join_DEFAULT_JOIN Join_Value = 0
 	// All of them.
 	Join_ALL Join_Value = 1
@@ -485,7 +485,7 @@ func (Join_Value) EnumDescriptor() ([]byte, []int) {
 type OpenDelegations_Value int32
 
 const (
-	// Not set: WAIT.
+	// Not set: wait.
 	OpenDelegations_DEFAULT_OPEN OpenDelegations_Value = 0
 	// The run waits for it, and the leader answers again.
 	OpenDelegations_WAIT OpenDelegations_Value = 1
@@ -542,7 +542,7 @@ func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
 type ToolStyle_Value int32
 
 const (
-	// Not set: PER_MEMBER.
+	// Not set: per_member.
 	ToolStyle_DEFAULT_STYLE ToolStyle_Value = 0
 	// A tool for each member.
 	ToolStyle_PER_MEMBER ToolStyle_Value = 1
@@ -595,7 +595,7 @@ func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
 type ClientCertificate_Value int32
 
 const (
-	// Not set: OPTIONAL.
+	// Not set: optional.
 	ClientCertificate_DEFAULT_CLIENT_CERTIFICATE ClientCertificate_Value = 0
 	// Clients may show one.
 	ClientCertificate_OPTIONAL ClientCertificate_Value = 1
@@ -705,7 +705,7 @@ func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
 type EndedRights_Value int32
 
 const (
-	// Not set: PARK.
+	// Not set: park.
 	EndedRights_DEFAULT_ENDED_RIGHTS EndedRights_Value = 0
 	// They are paused until their owner has a valid key again.
 	EndedRights_PARK EndedRights_Value = 1
@@ -1505,8 +1505,8 @@ type McpTool struct {
 	// Tools to offer; unset means all.
 	Allow []string `protobuf:"bytes,5,rep,name=allow,proto3" json:"allow,omitempty"`
 	// What to do about a call whose outcome is unknown after a crash, by tool; "*" means all other
-	// tools. Unset follows the tool's annotations: SAFE if it is read-only, KEYED if it is
-	// idempotent, else UNSAFE.
+	// tools. Unset follows the tool's annotations: safe if it is read-only, keyed if it is
+	// idempotent, else unsafe.
 	Effects map[string]ToolEffect_Value `protobuf:"bytes,6,rep,name=effects,proto3" json:"effects,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=team.v1.ToolEffect_Value"`
 	// Questions that the server asks people during its calls (MCP elicitation); unset offers it no such
 	// questions.
@@ -1526,7 +1526,7 @@ type McpTool struct {
 	Oauth *OAuthClient `protobuf:"bytes,13,opt,name=oauth,proto3" json:"oauth,omitempty"`
 	// Version of MCP that is offered to the server, such as 2025-11-25; unset means the newest one.
 	ProtocolVersion string `protobuf:"bytes,14,opt,name=protocol_version,json=protocolVersion,proto3" json:"protocol_version,omitempty"`
-	// What models get of results that have structured content beside a text; TEXT.
+	// What models get of results that have structured content beside a text; text.
 	Results McpResults_Value `protobuf:"varint,15,opt,name=results,proto3,enum=team.v1.McpResults_Value" json:"results,omitempty"`
 	// Agents get a tool that reads the resources of the server, if it has any: PREFIX and read_resource, or NAME_read_resource
 	// without a prefix. Unset means true unless allow is set.
@@ -1917,11 +1917,11 @@ type AgentConfig struct {
 	// Teams and agents that are made by the API may use it; false. Without authentication they may use
 	// everything in the file.
 	Api bool `protobuf:"varint,19,opt,name=api,proto3" json:"api,omitempty"`
-	// Who may read its card without authentication: PUBLIC or PRIVATE. Unset means PUBLIC for the default
+	// Who may read its card without authentication: public or private. Unset means public for the default
 	// agent and for those that are not members of a team, unless access is set.
 	Card CardAccess_Value `protobuf:"varint,20,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
-	// What happens to an answer of its model that a limit of tokens has cut: FAIL or ACCEPT; FAIL. FAIL asks
-	// once more with twice the limit, then the fallbacks of the model, and fails with ANSWER_TRUNCATED. ACCEPT
+	// What happens to an answer of its model that a limit of tokens has cut: fail or accept; fail. With fail the server asks
+	// once more with twice the limit, then the fallbacks of the model, and fails with ANSWER_TRUNCATED. With accept it
 	// takes what there is, and the task has a warning.
 	OnTruncated OnTruncated_Value `protobuf:"varint,21,opt,name=on_truncated,json=onTruncated,proto3,enum=team.v1.OnTruncated_Value" json:"on_truncated,omitempty"`
 	// An agent with a model may end without an answer; false. Otherwise a run of the agent whose model says
@@ -3273,7 +3273,7 @@ type TeamConfig struct {
 	// Teams and agents that are made by the API may use it; false. Without authentication they may use
 	// everything in the file.
 	Api bool `protobuf:"varint,20,opt,name=api,proto3" json:"api,omitempty"`
-	// Who may read its card without authentication: PUBLIC or PRIVATE. Unset means PUBLIC for the default
+	// Who may read its card without authentication: public or private. Unset means public for the default
 	// agent and for those that are not members of a team, unless access is set.
 	Card CardAccess_Value `protobuf:"varint,21,opt,name=card,proto3,enum=team.v1.CardAccess_Value" json:"card,omitempty"`
 	// A run of the team may end with an empty answer of a member; false. Otherwise it fails with NO_RESPONSE.
@@ -4063,7 +4063,7 @@ type WorkflowConfig struct {
 	// has ended: it follows those steps above it that no other step above it follows, except steps
 	// that wait for it. The first step starts with the run.
 	Steps []*WorkflowStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
-	// What happens when a step fails; FAIL.
+	// What happens when a step fails; fail.
 	OnMemberError OnMemberError_Value `protobuf:"varint,2,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
 	// A model plans the steps of each run, and writes the answer from their results.
 	Plan          *PlanConfig `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
@@ -4304,7 +4304,8 @@ func (*OnMemberError) Descriptor() ([]byte, []int) {
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
 type WorkflowStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id. Required, except for parallel.
+	// Its id; unset means that of its agent, and ask for a question, with _2, _3 and so on behind it where a step above has
+	// that id. A group needs none.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The agent, team or member that works.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -4316,7 +4317,7 @@ type WorkflowStep struct {
 	After []string `protobuf:"bytes,4,rep,name=after,proto3" json:"after,omitempty"`
 	// How many of the steps in after must succeed.
 	Join Join_Value `protobuf:"varint,5,opt,name=join,proto3,enum=team.v1.Join_Value" json:"join,omitempty"`
-	// The number of steps for QUORUM.
+	// The number of steps for quorum.
 	Quorum int32 `protobuf:"varint,6,opt,name=quorum,proto3" json:"quorum,omitempty"`
 	// The step only runs if this is true: CEL over input, context, steps.
 	When string `protobuf:"bytes,7,opt,name=when,proto3" json:"when,omitempty"`
@@ -4633,9 +4634,9 @@ type CoordinatorConfig struct {
 	// A second call of a member with the same text fails the run; false. If it is false, the second
 	// call is reported to the leader and the third fails the run.
 	StrictCycles *bool `protobuf:"varint,6,opt,name=strict_cycles,json=strictCycles,proto3,oneof" json:"strict_cycles,omitempty"`
-	// What happens at the limit of delegations, of turns, or of the budget: FAIL or FINALIZE; FAIL.
+	// What happens at the limit of delegations, of turns, or of the budget: fail or finalize; fail.
 	OnLimit OnLimit_Value `protobuf:"varint,7,opt,name=on_limit,json=onLimit,proto3,enum=team.v1.OnLimit_Value" json:"on_limit,omitempty"`
-	// What happens when a member fails; REPORT_TO_LEADER.
+	// What happens when a member fails; report_to_leader.
 	OnMemberError OnMemberError_Value `protobuf:"varint,8,opt,name=on_member_error,json=onMemberError,proto3,enum=team.v1.OnMemberError_Value" json:"on_member_error,omitempty"`
 	// The end of a detached delegation starts a turn of the leader in the same conversation; false.
 	WakeOnCompletion *bool `protobuf:"varint,9,opt,name=wake_on_completion,json=wakeOnCompletion,proto3,oneof" json:"wake_on_completion,omitempty"`
@@ -4746,17 +4747,21 @@ func (x *CoordinatorConfig) GetStickyOwner() bool {
 	return false
 }
 
-// LeaderConfig is the model that leads a team.
+// LeaderConfig is the model that leads a team, or the agent whose model does.
 type LeaderConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The model. Required.
+	// The model. Required, unless the leader is an agent.
 	Model string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
 	// System prompt, in addition to the members and how to delegate.
 	Instructions string `protobuf:"bytes,2,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	// Its own tools.
 	Tools []string `protobuf:"bytes,3,rep,name=tools,proto3" json:"tools,omitempty"`
 	// Skills in addition to those of its members.
-	Skills        []*Skill `protobuf:"bytes,4,rep,name=skills,proto3" json:"skills,omitempty"`
+	Skills []*Skill `protobuf:"bytes,4,rep,name=skills,proto3" json:"skills,omitempty"`
+	// Or: an agent with a model, whose model, settings, instructions, tools and skills the leader has.
+	Agent string `protobuf:"bytes,5,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Settings of the answers of the model and of its fallbacks, in place of those of the models.
+	Settings      *ModelSettings `protobuf:"bytes,6,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4815,6 +4820,20 @@ func (x *LeaderConfig) GetTools() []string {
 func (x *LeaderConfig) GetSkills() []*Skill {
 	if x != nil {
 		return x.Skills
+	}
+	return nil
+}
+
+func (x *LeaderConfig) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *LeaderConfig) GetSettings() *ModelSettings {
+	if x != nil {
+		return x.Settings
 	}
 	return nil
 }
@@ -5739,7 +5758,7 @@ type ServerTls struct {
 	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	// File with the authorities in PEM that sign the certificates of clients; unset asks for none.
 	ClientCa string `protobuf:"bytes,3,opt,name=client_ca,json=clientCa,proto3" json:"client_ca,omitempty"`
-	// Whether clients must show a certificate; OPTIONAL.
+	// Whether clients must show a certificate; optional.
 	Client ClientCertificate_Value `protobuf:"varint,4,opt,name=client,proto3,enum=team.v1.ClientCertificate_Value" json:"client,omitempty"`
 	// A proxy in front of the server does TLS, so the server listens beyond loopback without it; false.
 	TerminatedByProxy bool `protobuf:"varint,5,opt,name=terminated_by_proxy,json=terminatedByProxy,proto3" json:"terminated_by_proxy,omitempty"`
@@ -6762,7 +6781,7 @@ type AuthConfig struct {
 	Oidc *OidcConfig `protobuf:"bytes,2,opt,name=oidc,proto3" json:"oidc,omitempty"`
 	// Issuers of tokens, such as OpenID Connect servers, whose callers are accepted.
 	Jwt []*JwtIssuer `protobuf:"bytes,3,rep,name=jwt,proto3" json:"jwt,omitempty"`
-	// What becomes of the tasks of callers who have no valid key, token or certificate any more; PARK.
+	// What becomes of the tasks of callers who have no valid key, token or certificate any more; park.
 	Ended EndedRights_Value `protobuf:"varint,6,opt,name=ended,proto3,enum=team.v1.EndedRights_Value" json:"ended,omitempty"`
 	// Clients that are identified by their certificates, which tls.client_ca must have signed.
 	Mtls          []*CertificateClient `protobuf:"bytes,4,rep,name=mtls,proto3" json:"mtls,omitempty"`
@@ -7623,12 +7642,12 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xb6\x19\n" +
+	"\x06UNSAFE\x10\x03\"\xbc\x19\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
-	"\x05model\x18\x03 \x01(\tR\x05model\x12\"\n" +
-	"\finstructions\x18\x04 \x01(\tR\finstructions\x12\x8f\x01\n" +
+	"\x05model\x18\x03 \x01(\tR\x05model\x12(\n" +
+	"\finstructions\x18\x04 \x01(\tB\x04\xe8\xf3\x18\x01R\finstructions\x12\x8f\x01\n" +
 	"\x06skills\x18\x05 \x03(\v2\x0e.team.v1.SkillBg\xbaHd\x92\x01a\"_\xba\x01\\\n" +
 	"\bskill.id\x12Aa skill needs an id; add id: a word for it, for example summarize\x1a\rthis.id != ''R\x06skills\x12\x14\n" +
 	"\x05tools\x18\x06 \x03(\tR\x05tools\x12#\n" +
@@ -7743,7 +7762,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bprogress\x18\b \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\x11scripted.progress\x12!progress is empty; give it a text\x1a\n" +
 	"this != ''H\x00R\bprogressB\v\n" +
-	"\x02do\x12\x05\xbaH\x02\b\x01\"\xc2\x04\n" +
+	"\x02do\x12\x05\xbaH\x02\b\x01\"\xcf\x04\n" +
 	"\tGrpcAgent\x12\x8c\x01\n" +
 	"\aaddress\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
@@ -7753,8 +7772,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rcost_per_task\x18\x05 \x01(\x01B\\\xbaHY\xba\x01V\n" +
 	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01\x12\xa2\x01\n" +
 	"\fidle_timeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
-	"\x13remote.idle_timeout\x12/idle_timeout must be 1s or more; for example 5m\x1a\x16this >= duration('1s')R\vidleTimeoutB\x10\n" +
-	"\x0e_cost_per_task\"\xe5\b\n" +
+	"\x13remote.idle_timeout\x12/idle_timeout must be 1s or more; for example 5m\x1a\x16this >= duration('1s')R\vidleTimeout:\v\xca\xf3\x18\aaddressB\x10\n" +
+	"\x0e_cost_per_task\"\xed\b\n" +
 	"\bA2aAgent\x12\xb7\x01\n" +
 	"\x04card\x18\x01 \x01(\tB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
 	"\ba2a.card\x12[a2a needs the address of the agent card; add card: https://HOST/.well-known/agent-card.json\x1a1this.matches('^https?://[^/?#]+') && this.isUri()R\x04card\x12:\n" +
@@ -7767,8 +7786,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\rcost_per_task\x18\x06 \x01(\x01B\\\xbaHY\xba\x01V\n" +
 	"\rcost_per_task\x12'cost_per_task must be 0 or more; in USD\x1a\x1cthis >= 0.0 && !this.isInf()H\x00R\vcostPerTask\x88\x01\x01\x12\xa2\x01\n" +
 	"\fidle_timeout\x18\a \x01(\v2\x19.google.protobuf.DurationBd\xbaHa\xba\x01^\n" +
-	"\x13remote.idle_timeout\x12/idle_timeout must be 1s or more; for example 5m\x1a\x16this >= duration('1s')R\vidleTimeout:\xa2\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
-	"\x16a2a.binding_of_version\x12UA2A 0.3 is not supported over gRPC; remove binding, or write binding: JSONRPC or REST\x1a*this.version != '0.3' || this.binding != 1B\x10\n" +
+	"\x13remote.idle_timeout\x12/idle_timeout must be 1s or more; for example 5m\x1a\x16this >= duration('1s')R\vidleTimeout:\xaa\x01\xbaH\x9e\x01\x1a\x9b\x01\n" +
+	"\x16a2a.binding_of_version\x12UA2A 0.3 is not supported over gRPC; remove binding, or write binding: jsonrpc or rest\x1a*this.version != '0.3' || this.binding != 1\xca\xf3\x18\x04cardB\x10\n" +
 	"\x0e_cost_per_task\"D\n" +
 	"\aBinding\"9\n" +
 	"\x05Value\x12\x0f\n" +
@@ -7798,7 +7817,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06params\x18\x05 \x03(\v2 .team.v1.OAuthClient.ParamsEntryR\x06params\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc3\x12\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x12\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -7807,8 +7826,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"supervisor\x18\x04 \x01(\v2\x19.team.v1.SupervisorConfigR\n" +
 	"supervisor\x123\n" +
-	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12<\n" +
-	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigR\vcoordinator\x12*\n" +
+	"\bworkflow\x18\x05 \x01(\v2\x17.team.v1.WorkflowConfigR\bworkflow\x12p\n" +
+	"\vcoordinator\x18\x06 \x01(\v2\x1a.team.v1.CoordinatorConfigB2\xda\xf3\x18\x12orchestrator_agent\xda\xf3\x18\vai_employee\xda\xf3\x18\tteam_leadR\vcoordinator\x12*\n" +
 	"\x05swarm\x18\a \x01(\v2\x14.team.v1.SwarmConfigR\x05swarm\x12*\n" +
 	"\x05route\x18\t \x01(\v2\x14.team.v1.RouteConfigR\x05route\x126\n" +
 	"\tbroadcast\x18\n" +
@@ -7835,10 +7854,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04card\x18\x15 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card\x12\x1f\n" +
 	"\vallow_empty\x18\x16 \x01(\bR\n" +
 	"allowEmpty\x12?\n" +
-	"\fconversation\x18\x17 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation:\xfc\x05\xbaH\xf8\x05\x1a\xc3\x02\n" +
-	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xb3\x01\n" +
-	"\fteam.members\x128a team needs 1 to 64 members; add members: [{agent: ID}]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
-	"\vteam.result\x12fguardrails.result cannot check detached work; use WAIT or CANCEL for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
+	"\fconversation\x18\x17 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation:\xf3\x05\xbaH\xef\x05\x1a\xc3\x02\n" +
+	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xaa\x01\n" +
+	"\fteam.members\x12/a team needs 1 to 64 members; add members: [ID]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
+	"\vteam.result\x12fguardrails.result cannot check detached work; use wait or cancel for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
 	"\a_memoryB \n" +
 	"\x1e_max_concurrent_collaborations\"\xf9\x02\n" +
 	"\fReviewConfig\x12*\n" +
@@ -7858,7 +7877,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06schema\x18\x04 \x01(\tR\x06schema:\xe7\x01\xbaH\xe3\x01\x1a\xe0\x01\n" +
 	"\n" +
-	"judge.kind\x12Ya judge needs exactly one of model, check, schema and agent; keep one of them, or add one\x1aw(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\x8d\t\n" +
+	"judge.kind\x12Ya judge needs exactly one of model, check, schema and agent; keep one of them, or add one\x1aw(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\x98\t\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -7883,7 +7902,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01\x12\x1a\n" +
 	"\brequired\x18\x10 \x01(\bR\brequired\x120\n" +
 	"\aapprove\x18\x11 \x01(\v2\x16.team.v1.ApproveMemberR\aapprove\x12-\n" +
-	"\x06accept\x18\x12 \x01(\v2\x15.team.v1.ReviewConfigR\x06acceptB\n" +
+	"\x06accept\x18\x12 \x01(\v2\x15.team.v1.ReviewConfigR\x06accept:\t\xca\xf3\x18\x05agentB\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
@@ -7911,26 +7930,26 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04next\x18\x03 \x03(\tR\x04next\x12\x16\n" +
 	"\x06finish\x18\x04 \x01(\tR\x06finish\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage:\x95\x01\xbaH\x91\x01\x1a\x8e\x01\n" +
-	"\trule.does\x12Sa rule needs exactly one of next and finish; write next: [MEMBER] or finish: MEMBER\x1a,(size(this.next) > 0) != (this.finish != '')\"\xab\x01\n" +
+	"\trule.does\x12Sa rule needs exactly one of next and finish; write next: [MEMBER] or finish: MEMBER\x1a,(size(this.next) > 0) != (this.finish != '')\"\xb1\x01\n" +
 	"\fRouterConfig\x12w\n" +
 	"\x05model\x18\x01 \x01(\tBa\xbaH^\xba\x01[\n" +
 	"\frouter.model\x12?a router needs a model; add model: the name of one under models\x1a\n" +
-	"this != ''R\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\"\xf5\x04\n" +
+	"this != ''R\x05model\x12(\n" +
+	"\finstructions\x18\x02 \x01(\tB\x04\xe8\xf3\x18\x01R\finstructions\"\xf5\x04\n" +
 	"\x0eWorkflowConfig\x12\xaf\x01\n" +
 	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.WorkflowStepB\x81\x01\xbaH~\xba\x01{\n" +
 	"\x0eworkflow.steps\x12Va workflow has at most 256 steps; remove some, or move some to a team that is a member\x1a\x11size(this) <= 256R\x05steps\x12\xb8\x01\n" +
 	"\x0fon_member_error\x18\x02 \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBr\xbaHo\xba\x01l\n" +
-	"\x18workflow.on_member_error\x12=a workflow's on_member_error must be FAIL or CONTINUE_PARTIAL\x1a\x11this in [0, 1, 2]R\ronMemberError\x12'\n" +
+	"\x18workflow.on_member_error\x12=a workflow's on_member_error must be fail or continue_partial\x1a\x11this in [0, 1, 2]R\ronMemberError\x12'\n" +
 	"\x04plan\x18\x03 \x01(\v2\x13.team.v1.PlanConfigR\x04plan:\xcc\x01\xbaH\xc8\x01\x1a\xc5\x01\n" +
-	"\rworkflow.kind\x12\x89\x01a workflow needs exactly one of steps and plan; write steps: [{id: draft, agent: writer}], or plan: {model: the name of one under models}\x1a((size(this.steps) > 0) != has(this.plan)\"\xeb\x03\n" +
+	"\rworkflow.kind\x12\x89\x01a workflow needs exactly one of steps and plan; write steps: [{id: draft, agent: writer}], or plan: {model: the name of one under models}\x1a((size(this.steps) > 0) != has(this.plan)\"\xf1\x03\n" +
 	"\n" +
 	"PlanConfig\x12q\n" +
 	"\x05model\x18\x01 \x01(\tB[\xbaHX\xba\x01U\n" +
 	"\n" +
 	"plan.model\x12;plan needs a model; add model: the name of one under models\x1a\n" +
-	"this != ''R\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\x12.\n" +
+	"this != ''R\x05model\x12(\n" +
+	"\finstructions\x18\x02 \x01(\tB\x04\xe8\xf3\x18\x01R\finstructions\x12.\n" +
 	"\aapprove\x18\x03 \x01(\v2\x14.team.v1.ApprovePlanR\aapprove\x12|\n" +
 	"\rmax_revisions\x18\x04 \x01(\x05BR\xbaHO\xba\x01L\n" +
 	"\x12plan.max_revisions\x12\x1dmax_revisions must be 0 to 10\x1a\x17this >= 0 && this <= 10H\x00R\fmaxRevisions\x88\x01\x01\x12x\n" +
@@ -7950,7 +7969,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10DEFAULT_REACTION\x10\x00\x12\b\n" +
 	"\x04FAIL\x10\x01\x12\x14\n" +
 	"\x10CONTINUE_PARTIAL\x10\x02\x12\x14\n" +
-	"\x10REPORT_TO_LEADER\x10\x03\"\xe2\n" +
+	"\x10REPORT_TO_LEADER\x10\x03\"\xf8\n" +
 	"\n" +
 	"\fWorkflowStep\x12\xbf\x01\n" +
 	"\x02id\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
@@ -7961,17 +7980,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04join\x18\x05 \x01(\x0e2\x13.team.v1.Join.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04join\x12\x16\n" +
 	"\x06quorum\x18\x06 \x01(\x05R\x06quorum\x12\x12\n" +
 	"\x04when\x18\a \x01(\tR\x04when\x12-\n" +
-	"\x06repeat\x18\b \x01(\v2\x15.team.v1.RepeatConfigR\x06repeat\x12*\n" +
-	"\x05human\x18\t \x01(\v2\x14.team.v1.HumanConfigR\x05human\x121\n" +
+	"\x06repeat\x18\b \x01(\v2\x15.team.v1.RepeatConfigR\x06repeat\x127\n" +
+	"\x05human\x18\t \x01(\v2\x14.team.v1.HumanConfigB\v\xda\xf3\x18\x03ask\xe0\xf3\x18\x01R\x05human\x121\n" +
 	"\bparallel\x18\n" +
 	" \x03(\v2\x15.team.v1.WorkflowStepR\bparallel\x12\x8e\x01\n" +
 	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationBY\xbaHV\xba\x01S\n" +
 	"\fstep.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x12$\n" +
 	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
-	"\brequired\x18\r \x01(\bR\brequired:\x8f\x05\xbaH\x8b\x05\x1a\xc1\x01\n" +
+	"\brequired\x18\r \x01(\bR\brequired:\x98\x05\xbaH\x8b\x05\x1a\xc1\x01\n" +
 	"\tstep.kind\x12Sa step needs exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xe5\x01\n" +
 	"\x0fstep.agent_only\x12Qtask, repeat and retry are only allowed in a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xdc\x01\n" +
-	"\x12step.parallel_only\x12Ia step with parallel allows only id and after; move the rest to its steps\x1a{size(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout) && !this.required)\"?\n" +
+	"\x12step.parallel_only\x12Ia step with parallel allows only id and after; move the rest to its steps\x1a{size(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout) && !this.required)\xca\xf3\x18\x05agent\"?\n" +
 	"\x04Join\"7\n" +
 	"\x05Value\x12\x10\n" +
 	"\fDEFAULT_JOIN\x10\x00\x12\a\n" +
@@ -7985,7 +8004,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''R\x05until\x12r\n" +
 	"\x03max\x18\x02 \x01(\x05B`\xbaH]\xba\x01Z\n" +
 	"\n" +
-	"repeat.max\x122repeat needs a number of rounds; add max: 1 to 100\x1a\x18this >= 1 && this <= 100R\x03max\"\x93\x03\n" +
+	"repeat.max\x122repeat needs a number of rounds; add max: 1 to 100\x1a\x18this >= 1 && this <= 100R\x03max\"\xa1\x03\n" +
 	"\vHumanConfig\x12j\n" +
 	"\bquestion\x18\x01 \x01(\tBN\xbaHK\xba\x01H\n" +
 	"\x0ehuman.question\x12*human needs a question; add question: TEXT\x1a\n" +
@@ -7993,10 +8012,10 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x03(\tR\aoptions\x12\xfd\x01\n" +
 	"\x05roles\x18\x03 \x03(\tB\xe6\x01\xbaH\xe2\x01\xba\x01H\n" +
 	"\vhuman.roles\x12'for has more than 16 roles; remove some\x1a\x10size(this) <= 16\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\"\xc4\t\n" +
-	"\x11CoordinatorConfig\x12\xac\x01\n" +
-	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB}\xbaHz\xba\x01w\n" +
-	"\x12coordinator.leader\x12Oa coordinator needs a leader; add leader: {model: the name of one under models}\x1a\x10this.model != ''R\x06leader\x12*\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles:\f\xca\xf3\x18\bquestion\"\xe7\t\n" +
+	"\x11CoordinatorConfig\x12\xcf\x01\n" +
+	"\x06leader\x18\x01 \x01(\v2\x15.team.v1.LeaderConfigB\x9f\x01\xbaH\x97\x01\xba\x01\x93\x01\n" +
+	"\x12coordinator.leader\x12Wa coordinator needs a leader; add leader: AGENT, or model: the name of one under models\x1a$this.model != '' || this.agent != ''\xe0\xf3\x18\x01R\x06leader\x12*\n" +
 	"\x0eallow_parallel\x18\x02 \x01(\bH\x00R\rallowParallel\x88\x01\x01\x127\n" +
 	"\n" +
 	"tool_style\x18\x03 \x01(\x0e2\x18.team.v1.ToolStyle.ValueR\ttoolStyle\x12\x19\n" +
@@ -8004,23 +8023,26 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x13on_open_delegations\x18\x05 \x01(\x0e2\x1e.team.v1.OpenDelegations.ValueR\x11onOpenDelegations\x12(\n" +
 	"\rstrict_cycles\x18\x06 \x01(\bH\x02R\fstrictCycles\x88\x01\x01\x12\xd6\x01\n" +
 	"\bon_limit\x18\a \x01(\x0e2\x16.team.v1.OnLimit.ValueB\xa2\x01\xbaH\x9e\x01\xba\x01\x9a\x01\n" +
-	"\x14coordinator.on_limit\x12oa coordinator's on_limit must be FAIL or FINALIZE; to ask people for more budget, write limits: {on_limit: ASK}\x1a\x11this in [0, 1, 2]R\aonLimit\x12\xbe\x01\n" +
+	"\x14coordinator.on_limit\x12oa coordinator's on_limit must be fail or finalize; to ask people for more budget, write limits: {on_limit: ask}\x1a\x11this in [0, 1, 2]R\aonLimit\x12\xbe\x01\n" +
 	"\x0fon_member_error\x18\b \x01(\x0e2\x1c.team.v1.OnMemberError.ValueBx\xbaHu\xba\x01r\n" +
-	"\x1bcoordinator.on_member_error\x12@a coordinator's on_member_error must be REPORT_TO_LEADER or FAIL\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
+	"\x1bcoordinator.on_member_error\x12@a coordinator's on_member_error must be report_to_leader or fail\x1a\x11this in [0, 1, 3]R\ronMemberError\x121\n" +
 	"\x12wake_on_completion\x18\t \x01(\bH\x03R\x10wakeOnCompletion\x88\x01\x01\x12&\n" +
 	"\fsticky_owner\x18\n" +
 	" \x01(\bH\x04R\vstickyOwner\x88\x01\x01:\xb9\x01\xbaH\xb5\x01\x1a\xb2\x01\n" +
-	"\x1ecoordinator.wake_on_completion\x12Uwake_on_completion needs detached work; add on_open_delegations: DETACH, or remove it\x1a9!this.wake_on_completion || this.on_open_delegations == 3B\x11\n" +
+	"\x1ecoordinator.wake_on_completion\x12Uwake_on_completion needs detached work; add on_open_delegations: detach, or remove it\x1a9!this.wake_on_completion || this.on_open_delegations == 3B\x11\n" +
 	"\x0f_allow_parallelB\b\n" +
 	"\x06_asyncB\x10\n" +
 	"\x0e_strict_cyclesB\x15\n" +
 	"\x13_wake_on_completionB\x0f\n" +
-	"\r_sticky_owner\"\x86\x01\n" +
+	"\r_sticky_owner\"\xff\x03\n" +
 	"\fLeaderConfig\x12\x14\n" +
-	"\x05model\x18\x01 \x01(\tR\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\x12(\n" +
+	"\finstructions\x18\x02 \x01(\tB\x04\xe8\xf3\x18\x01R\finstructions\x12\x14\n" +
 	"\x05tools\x18\x03 \x03(\tR\x05tools\x12&\n" +
-	"\x06skills\x18\x04 \x03(\v2\x0e.team.v1.SkillR\x06skills\"N\n" +
+	"\x06skills\x18\x04 \x03(\v2\x0e.team.v1.SkillR\x06skills\x12\x14\n" +
+	"\x05agent\x18\x05 \x01(\tR\x05agent\x122\n" +
+	"\bsettings\x18\x06 \x01(\v2\x16.team.v1.ModelSettingsR\bsettings:\xa6\x02\xbaH\x99\x02\x1a\x96\x02\n" +
+	"\fleader.agent\x12xa leader that is an agent has the model, instructions, tools and skills of that agent; remove them here, or remove agent\x1a\x8b\x01this.agent == '' || (this.model == '' && this.instructions == '' && size(this.tools) == 0 && size(this.skills) == 0 && !has(this.settings))\xca\xf3\x18\x05agent\"N\n" +
 	"\x0fOpenDelegations\";\n" +
 	"\x05Value\x12\x10\n" +
 	"\fDEFAULT_OPEN\x10\x00\x12\b\n" +
@@ -8028,17 +8050,17 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\n" +
 	"\n" +
-	"\x06DETACH\x10\x03\"\xa6\x01\n" +
+	"\x06DETACH\x10\x03\"\xac\x01\n" +
 	"\vRouteConfig\x12s\n" +
 	"\x05model\x18\x01 \x01(\tB]\xbaHZ\xba\x01W\n" +
 	"\vroute.model\x12<route needs a model; add model: the name of one under models\x1a\n" +
-	"this != ''R\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\"\xb2\x01\n" +
+	"this != ''R\x05model\x12(\n" +
+	"\finstructions\x18\x02 \x01(\tB\x04\xe8\xf3\x18\x01R\finstructions\"\xb8\x01\n" +
 	"\x0fBroadcastConfig\x12{\n" +
 	"\x05model\x18\x01 \x01(\tBe\xbaHb\xba\x01_\n" +
 	"\x0fbroadcast.model\x12@broadcast needs a model; add model: the name of one under models\x1a\n" +
-	"this != ''R\x05model\x12\"\n" +
-	"\finstructions\x18\x02 \x01(\tR\finstructions\"C\n" +
+	"this != ''R\x05model\x12(\n" +
+	"\finstructions\x18\x02 \x01(\tB\x04\xe8\xf3\x18\x01R\finstructions\"C\n" +
 	"\tToolStyle\"6\n" +
 	"\x05Value\x12\x11\n" +
 	"\rDEFAULT_STYLE\x10\x00\x12\x0e\n" +
@@ -8616,60 +8638,61 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	114, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	6,   // 88: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	111, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	87,  // 90: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	84,  // 91: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	109, // 92: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	80,  // 93: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	81,  // 94: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	85,  // 95: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	78,  // 96: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	79,  // 97: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	105, // 98: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	74,  // 99: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	75,  // 100: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	72,  // 101: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	70,  // 102: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	66,  // 103: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	67,  // 104: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	109, // 105: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	109, // 106: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	69,  // 107: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	109, // 108: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	109, // 109: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	109, // 110: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	68,  // 111: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	71,  // 112: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	10,  // 113: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	76,  // 114: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	77,  // 115: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	82,  // 116: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	14,  // 117: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	106, // 118: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	107, // 119: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	108, // 120: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
-	11,  // 121: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	93,  // 122: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	95,  // 123: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	89,  // 124: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 125: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	92,  // 126: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	109, // 127: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	91,  // 128: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 129: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	90,  // 130: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 131: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 132: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 133: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 134: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 135: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	42,  // 136: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 137: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	76,  // 138: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	139, // [139:139] is the sub-list for method output_type
-	139, // [139:139] is the sub-list for method input_type
-	139, // [139:139] is the sub-list for extension type_name
-	139, // [139:139] is the sub-list for extension extendee
-	0,   // [0:139] is the sub-list for field type_name
+	16,  // 90: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
+	87,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	84,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	109, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	80,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	81,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	85,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	78,  // 97: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	79,  // 98: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	105, // 99: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	74,  // 100: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	75,  // 101: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	72,  // 102: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	70,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	66,  // 104: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	67,  // 105: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	109, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	109, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	69,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	109, // 109: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	109, // 110: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	109, // 111: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	68,  // 112: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	71,  // 113: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 114: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	76,  // 115: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	77,  // 116: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	82,  // 117: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 118: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	106, // 119: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	107, // 120: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	108, // 121: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 122: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	93,  // 123: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	95,  // 124: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	89,  // 125: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 126: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	92,  // 127: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	109, // 128: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	91,  // 129: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 130: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	90,  // 131: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 132: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 133: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 134: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 135: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 136: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	42,  // 137: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 138: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	76,  // 139: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	140, // [140:140] is the sub-list for method output_type
+	140, // [140:140] is the sub-list for method input_type
+	140, // [140:140] is the sub-list for extension type_name
+	140, // [140:140] is the sub-list for extension extendee
+	0,   // [0:140] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }

@@ -29,7 +29,7 @@ const (
 type OnLimit_Value int32
 
 const (
-	// Not set: FAIL.
+	// Not set: fail.
 	OnLimit_DEFAULT_ON_LIMIT OnLimit_Value = 0
 	// The step is refused. If the limit bounds the whole run, the run fails.
 	OnLimit_FAIL OnLimit_Value = 1
@@ -117,10 +117,10 @@ type Limits struct {
 	LoopMinUnique *int32 `protobuf:"varint,14,opt,name=loop_min_unique,json=loopMinUnique,proto3,oneof" json:"loop_min_unique,omitempty"`
 	// Retry policy of leaves.
 	Retry *Retry `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
-	// What happens when a run reaches one of these limits: FAIL, FINALIZE, or ASK for max_tokens and
-	// max_cost; FAIL.
+	// What happens when a run reaches one of these limits: fail, finalize, or ask for max_tokens and
+	// max_cost; fail.
 	OnLimit OnLimit_Value `protobuf:"varint,16,opt,name=on_limit,json=onLimit,proto3,enum=team.v1.OnLimit_Value" json:"on_limit,omitempty"`
-	// With on_limit ASK: roles that may grant more; empty means the owner of the task.
+	// With on_limit ask: roles that may grant more; empty means the owner of the task.
 	AskRoles []string `protobuf:"bytes,17,rep,name=ask_roles,json=askRoles,proto3" json:"ask_roles,omitempty"`
 	// How often a model may make the same tool call that fails with the same error; 6. It is told after half
 	// as many. 0 means no limit.

@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: team/v1/setting.proto
 
-// The options with which the messages of the configuration file declare how the server uses a setting.
+// The options with which the messages of the configuration file declare how a setting is written, and how the
+// server uses it.
 
 package teamv1
 
@@ -40,6 +41,38 @@ var file_team_v1_setting_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,51002,opt,name=at_start",
 		Filename:      "team/v1/setting.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: ([]string)(nil),
+		Field:         51003,
+		Name:          "team.v1.also",
+		Tag:           "bytes,51003,rep,name=also",
+		Filename:      "team/v1/setting.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51004,
+		Name:          "team.v1.inline",
+		Tag:           "varint,51004,opt,name=inline",
+		Filename:      "team/v1/setting.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         51005,
+		Name:          "team.v1.from_file",
+		Tag:           "varint,51005,opt,name=from_file",
+		Filename:      "team/v1/setting.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         51001,
+		Name:          "team.v1.text_sets",
+		Tag:           "bytes,51001,opt,name=text_sets",
+		Filename:      "team/v1/setting.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -52,6 +85,26 @@ var (
 	//
 	// optional bool at_start = 51002;
 	E_AtStart = &file_team_v1_setting_proto_extTypes[1]
+	// Further names of the key.
+	//
+	// repeated string also = 51003;
+	E_Also = &file_team_v1_setting_proto_extTypes[2]
+	// The keys of the message may stand beside the setting, in place of it.
+	//
+	// optional bool inline = 51004;
+	E_Inline = &file_team_v1_setting_proto_extTypes[3]
+	// The text may stand in a file, which the key with _file behind its name gives.
+	//
+	// optional bool from_file = 51005;
+	E_FromFile = &file_team_v1_setting_proto_extTypes[4]
+)
+
+// Extension fields to descriptorpb.MessageOptions.
+var (
+	// The key that a text sets which stands in place of the message.
+	//
+	// optional string text_sets = 51001;
+	E_TextSets = &file_team_v1_setting_proto_extTypes[5]
 )
 
 var File_team_v1_setting_proto protoreflect.FileDescriptor
@@ -60,18 +113,27 @@ const file_team_v1_setting_proto_rawDesc = "" +
 	"\n" +
 	"\x15team/v1/setting.proto\x12\ateam.v1\x1a google/protobuf/descriptor.proto:D\n" +
 	"\rdefault_value\x12\x1d.google.protobuf.FieldOptions\x18\xb9\x8e\x03 \x01(\tR\fdefaultValue::\n" +
-	"\bat_start\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\aatStartB6Z4github.com/agentteams/team-server/gen/team/v1;teamv1b\x06proto3"
+	"\bat_start\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\aatStart:3\n" +
+	"\x04also\x12\x1d.google.protobuf.FieldOptions\x18\xbb\x8e\x03 \x03(\tR\x04also:7\n" +
+	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xbc\x8e\x03 \x01(\bR\x06inline:<\n" +
+	"\tfrom_file\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\bfromFile:>\n" +
+	"\ttext_sets\x12\x1f.google.protobuf.MessageOptions\x18\xb9\x8e\x03 \x01(\tR\btextSetsB6Z4github.com/agentteams/team-server/gen/team/v1;teamv1b\x06proto3"
 
 var file_team_v1_setting_proto_goTypes = []any{
-	(*descriptorpb.FieldOptions)(nil), // 0: google.protobuf.FieldOptions
+	(*descriptorpb.FieldOptions)(nil),   // 0: google.protobuf.FieldOptions
+	(*descriptorpb.MessageOptions)(nil), // 1: google.protobuf.MessageOptions
 }
 var file_team_v1_setting_proto_depIdxs = []int32{
 	0, // 0: team.v1.default_value:extendee -> google.protobuf.FieldOptions
 	0, // 1: team.v1.at_start:extendee -> google.protobuf.FieldOptions
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	0, // [0:2] is the sub-list for extension extendee
+	0, // 2: team.v1.also:extendee -> google.protobuf.FieldOptions
+	0, // 3: team.v1.inline:extendee -> google.protobuf.FieldOptions
+	0, // 4: team.v1.from_file:extendee -> google.protobuf.FieldOptions
+	1, // 5: team.v1.text_sets:extendee -> google.protobuf.MessageOptions
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	0, // [0:6] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -87,7 +149,7 @@ func file_team_v1_setting_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_setting_proto_rawDesc), len(file_team_v1_setting_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   0,
-			NumExtensions: 2,
+			NumExtensions: 6,
 			NumServices:   0,
 		},
 		GoTypes:           file_team_v1_setting_proto_goTypes,

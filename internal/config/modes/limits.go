@@ -97,14 +97,14 @@ func misplacedLimit(at source.Place, name string, here limitScope) {
 // onLimit checks what happens at the limits of a budget.
 func onLimit(at source.Place, l *teamv1.Limits) {
 	if l.GetOnLimit() == teamv1.OnLimit_ASK && l.MaxTokens == nil && l.MaxCost == nil { //nolint:protogetter // set or not matters
-		at.Fault("on_limit ASK has no limit to ask about", "add max_tokens or max_cost to these limits")
+		at.Fault("on_limit: ask has no limit to ask about", "add max_tokens or max_cost to these limits")
 	}
 }
 
 // askRoles checks that people with the roles are asked at all.
 func askRoles(at source.Place, l *teamv1.Limits) {
 	if l.GetOnLimit() != teamv1.OnLimit_ASK {
-		at.Fault("ask_roles has no effect without on_limit: ASK", "add on_limit: ASK, or remove ask_roles")
+		at.Fault("ask_roles has no effect without on_limit: ask", "add on_limit: ask, or remove ask_roles")
 	}
 }
 

@@ -1,16 +1,19 @@
 package modes
 
 import (
+	"strconv"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 )
 
-// InListedOrder makes the order of a list of steps explicit, by setting after. A step without after
+// InListedOrder names steps without an id, and makes the order of a list of steps explicit, by setting after. A step without after
 // follows the earlier steps that no other earlier step follows, except steps that depend on it.
 // After the call, a step without after begins with the run, as in a stored definition.
 func InListedOrder(steps []*teamv1.WorkflowStep) {
 	if CountSteps(steps) > MaxSteps { // a fault
 		return
 	}
+	nameSteps(steps)
 	l := listed(steps)
 	for i, entry := range steps {
 		if len(entry.GetAfter()) > 0 {
@@ -105,4 +108,24 @@ func (l *listing) above(entry int, inherit func(*leaf) bool) []string {
 		}
 	}
 	return ids
+}
+
+// nameSteps gives each step without an id that of its agent, or ask, with a number behind it if another step has that id.
+func nameSteps(steps []*teamv1.WorkflowStep) {
+	taken := map[string]bool{}
+	Walk(steps, nil, func(s *teamv1.WorkflowStep, _ []any) { taken[s.GetId()] = true })
+	Walk(steps, nil, func(s *teamv1.WorkflowStep, _ []any) {
+		name := s.GetAgent()
+		if s.GetHuman() != nil {
+			name = "ask"
+		}
+		if s.GetId() != "" || name == "" {
+			return
+		}
+		s.Id = name
+		for n := 2; taken[s.GetId()]; n++ {
+			s.Id = name + "_" + strconv.Itoa(n)
+		}
+		taken[s.GetId()] = true
+	})
 }

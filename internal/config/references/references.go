@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/askuser"
 	"github.com/agentteams/team-server/internal/config/modes"
 )
 
@@ -59,9 +60,7 @@ func Of(c *teamv1.ServerConfig, id string) []Reference {
 func ofAgent(id string, a *teamv1.AgentConfig) []Reference {
 	u, by := &list{base: []any{"agents", id}}, fmt.Sprintf("agent %q", id)
 	u.add(Model, a.GetModel(), by, "model")
-	for i, name := range a.GetTools() {
-		u.add(Tool, name, by, "tools", i)
-	}
+	u.tools(a.GetTools(), by, "tools")
 	for i, s := range a.GetScripted().GetSteps() {
 		u.add(Agent, s.GetCall(), by+" calls", "scripted", "steps", i, "call")
 	}
@@ -75,12 +74,9 @@ func ofTeam(id string, t *teamv1.TeamConfig) []Reference {
 	u.add(Model, t.GetSupervisor().GetRouter().GetModel(), "the router of "+by, "supervisor", "router", "model")
 	leader := "the leader of " + by
 	u.add(Model, t.GetRoute().GetModel(), leader, "route", "model")
-	u.add(Model, t.GetCoordinator().GetLeader().GetModel(), leader, "coordinator", "leader", "model")
 	u.add(Model, t.GetWorkflow().GetPlan().GetModel(), leader, "workflow", "plan", "model")
 	u.add(Model, t.GetBroadcast().GetModel(), "the broadcast of "+by, "broadcast", "model")
-	for i, name := range t.GetCoordinator().GetLeader().GetTools() {
-		u.add(Tool, name, leader, "coordinator", "leader", "tools", i)
-	}
+	u.leader(t.GetCoordinator().GetLeader(), by)
 	members := map[string]bool{}
 	for i, m := range t.GetMembers() {
 		members[modes.MemberID(m)] = true
@@ -99,6 +95,26 @@ func ofTeam(id string, t *teamv1.TeamConfig) []Reference {
 	}
 	u.guardrails(t.GetGuardrails(), by)
 	return u.all
+}
+
+// leader adds what the leader of a coordinator refers to. What a leader that is an agent uses, the agent refers to.
+func (u *list) leader(l *teamv1.LeaderConfig, team string) {
+	if l.GetAgent() != "" {
+		u.add(Agent, l.GetAgent(), team+" has leader", "coordinator", "leader", "agent")
+		return
+	}
+	by := "the leader of " + team
+	u.add(Model, l.GetModel(), by, "coordinator", "leader", "model")
+	u.tools(l.GetTools(), by, "coordinator", "leader", "tools")
+}
+
+// tools adds the tools of an agent or a leader that the file defines.
+func (u *list) tools(names []string, by string, path ...any) {
+	for i, name := range names {
+		if name != askuser.Name {
+			u.add(Tool, name, by, slices.Concat(path, []any{i})...)
+		}
+	}
 }
 
 func (u *list) guardrails(g *teamv1.Guardrails, by string) {

@@ -17,6 +17,7 @@ import (
 // Decode converts the nodes to a message and checks it against the message's validation rules. It returns an error only if
 // a validation rule itself is invalid; faults are added to the document.
 func (d *Document) Decode(m proto.Message) error {
+	capitalize(d.root, m.ProtoReflect().Descriptor())
 	o := protoyaml.UnmarshalOptions{CustomUnmarshaler: &nodeReplacer{root: d.root}}
 	if err := o.Unmarshal(d.text(), m); err != nil {
 		d.reportDecodeErrors(err)
@@ -95,12 +96,12 @@ var (
 // reword translates an error of the decoder into a message and a hint for users.
 func reword(cause string) (message, hint string) {
 	if m := badEnum.FindStringSubmatch(cause); m != nil {
-		known := strings.Fields(m[2])
+		known := strings.Fields(strings.ToLower(m[2]))
 		word, err := strconv.Unquote(m[1])
 		if err != nil {
 			word = m[1]
 		}
-		return "unknown value " + m[1], Suggest(word, known)
+		return "unknown value " + m[1], Suggest(strings.ToLower(word), known)
 	}
 	switch {
 	case badNumber.MatchString(cause):
@@ -131,6 +132,11 @@ func (d *Document) violation(v *validate.Violation) {
 	}
 	if d.damaged[n] || n == d.root && len(path) > 1 {
 		return
+	}
+	for _, value := range Pairs(n) {
+		if d.damaged[value] { // what the rule misses may be what was wrong in it
+			return
+		}
 	}
 	message, hint := advice(v, n.Value)
 	if v.GetRuleId() == "model.provider" {

@@ -23,9 +23,9 @@ var meantKeys = map[string]map[string]string{
 	},
 	"TeamConfig": {
 		"mode": modeHint, "type": modeHint, "process": modeHint, "strategy": modeHint, "agents": `did you mean "members"?`,
-		"steps": "write workflow: {steps: [...]}", "rules": "write supervisor: {rules: [...]}", "leader": "write coordinator: {leader: {...}}",
-		"manager": "write coordinator: {leader: {...}}", "system_prompt": "write coordinator: {leader: {instructions: TEXT}}",
-		"instructions": "write coordinator: {leader: {instructions: TEXT}}", "model": "write coordinator: {leader: {model: NAME}}",
+		"steps": "write workflow: {steps: [...]}", "rules": "write supervisor: {rules: [...]}", "leader": leaderHint,
+		"manager": leaderHint, "system_prompt": leaderHint,
+		"instructions": leaderHint, "model": leaderHint,
 	},
 	"ModelConfig": {
 		"model": `did you mean "name"?`, "model_name": `did you mean "name"?`, "max_tokens": `did you mean "max_output_tokens"?`,
@@ -37,7 +37,7 @@ var meantKeys = map[string]map[string]string{
 		"token": `did you mean "bearer"?`, "api_key": `did you mean "bearer"?`,
 	},
 	"ApiKey":       {"key": hashHint, "api_key": hashHint, "token": hashHint, "value": hashHint, "secret": hashHint, "password": hashHint, "hash": hashHint},
-	"WorkflowStep": {"ask": humanHint, "question": humanHint, "approve": humanHint, "confirm": humanHint, "member": `did you mean "agent"?`, "depends_on": `did you mean "after"?`},
+	"WorkflowStep": {"approve": humanHint, "confirm": humanHint, "member": `did you mean "agent"?`, "depends_on": `did you mean "after"?`},
 }
 
 const (
@@ -46,7 +46,8 @@ const (
 	modelsHint       = "write models: {NAME: {provider: openai, name: MODEL}}, and model: NAME in the agent"
 	modeHint         = "remove it: the mode is the key supervisor, workflow, coordinator, swarm, route or broadcast, with its settings"
 	hashHint         = "keys are stored as SHA-256: write sha256: with the output of printf %s KEY | sha256sum"
-	humanHint        = `write human: {question: "Send this?", options: [yes, no]} to ask people`
+	leaderHint       = "write coordinator: {model: NAME, instructions: TEXT}, or coordinator: {leader: AGENT}"
+	humanHint        = `write ask: "Send this?" to ask people, and options: [yes, no] beside it`
 )
 
 // hintFor returns what to write in place of an unknown key of a message.
@@ -80,31 +81,4 @@ func asList(value *yaml.Node, f protoreflect.FieldDescriptor) string {
 		words[i] = strings.TrimSpace(word)
 	}
 	return "write " + f.TextName() + ": [" + strings.Join(words, ", ") + "]"
-}
-
-// asEntries returns how to write a list of texts where each entry needs keys.
-func asEntries(list *yaml.Node, f protoreflect.FieldDescriptor) string {
-	var names, entries []string
-	for _, name := range []string{"id", "agent", "name"} {
-		if f.Message().Fields().ByTextName(name) != nil && (name == "agent" || name == "id" && len(list.Content) > 0) {
-			names = append(names, name)
-		}
-	}
-	if f.TextName() == "members" {
-		names = []string{"agent"}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	for _, item := range list.Content {
-		if item.Kind != yaml.ScalarNode {
-			return ""
-		}
-		var keys []string
-		for _, name := range names {
-			keys = append(keys, name+": "+item.Value)
-		}
-		entries = append(entries, "{"+strings.Join(keys, ", ")+"}")
-	}
-	return "write " + f.TextName() + ": [" + strings.Join(entries, ", ") + "]"
 }

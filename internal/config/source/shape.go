@@ -10,21 +10,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// aliases maps alternative keys for the mode of a team to the key of the definition.
-var aliases = map[string]string{
-	"orchestrator_agent": "coordinator", "ai_employee": "coordinator", "team_lead": "coordinator",
-}
-
 // Shape checks the nodes against the definition of a message and reports what the decoder would accept
 // silently or describe badly: duplicate, unknown and contradictory keys, merge keys, YAML aliases,
-// empty and misplaced values. It removes the nodes it reports.
+// empty and misplaced values. It writes short forms out, and removes the nodes it reports.
 func (d *Document) Shape(m proto.Message) { d.shape(d.root, m.ProtoReflect().Descriptor()) }
 
 // shape is Shape for a mapping.
 func (d *Document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
-	if m.Name() == "TeamConfig" {
-		rename(n)
-	}
+	d.writeOut(n, m)
 	known := fieldNames(m)
 	chosen := map[protoreflect.FullName]string{}
 	d.Filter(n, func(key, value *yaml.Node) bool {
@@ -101,17 +94,20 @@ func (d *Document) Filter(n *yaml.Node, keep func(key, value *yaml.Node) bool) {
 
 // value checks the value of a key and reports whether it can be decoded.
 func (d *Document) value(parent, value *yaml.Node, f protoreflect.FieldDescriptor) bool {
-	if !f.IsMap() && d.gluedKey(value, f) || !d.fits(value, f) {
+	if !f.IsMap() && d.gluedKey(value, f) {
+		d.damage(parent, value)
+		return false
+	}
+	if !f.IsMap() && !f.IsList() {
+		writeText(value, f)
+	}
+	if !d.fits(value, f) {
 		d.damage(parent, value)
 		return false
 	}
 	switch {
 	case f.IsMap():
 		d.Filter(value, func(_, v *yaml.Node) bool { return d.item(value, v, f.MapValue()) })
-	case f.IsList() && f.Message() != nil && len(value.Content) > 0 && value.Content[0].Kind == yaml.ScalarNode && asEntries(value, f) != "":
-		d.NodeFault(value.Content[0], "expected keys and values, got text", asEntries(value, f))
-		d.damage(parent, value)
-		return false
 	case f.IsList():
 		for _, item := range slices.Clone(value.Content) {
 			if !d.item(value, item, f) {
@@ -126,7 +122,12 @@ func (d *Document) value(parent, value *yaml.Node, f protoreflect.FieldDescripto
 
 // item checks an entry of a list or map.
 func (d *Document) item(parent, value *yaml.Node, f protoreflect.FieldDescriptor) bool {
-	if d.gluedKey(value, f) || !d.kind(value, single(f)) {
+	if d.gluedKey(value, f) {
+		d.damage(parent, value)
+		return false
+	}
+	writeText(value, f)
+	if !d.kind(value, single(f)) {
 		d.damage(parent, value)
 		return false
 	}
@@ -205,14 +206,8 @@ func fieldNames(m protoreflect.MessageDescriptor) []string {
 	for i := range m.Fields().Len() {
 		names = append(names, m.Fields().Get(i).TextName())
 	}
-	return names
-}
-
-// rename replaces alternative keys for the mode of a team.
-func rename(team *yaml.Node) {
-	for i := 0; i+1 < len(team.Content); i += 2 {
-		if ours, ok := aliases[strings.ToLower(team.Content[i].Value)]; ok {
-			team.Content[i].Value = ours
-		}
+	if f := inlined(m); f != nil {
+		names = append(names, fieldNames(f.Message())...)
 	}
+	return names
 }

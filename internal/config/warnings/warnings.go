@@ -14,28 +14,43 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// Doubt is what is valid in a file and probably not meant.
-type Doubt struct {
+// Warning is what is valid in a file and probably not meant.
+type Warning struct {
 	// Path is the path of the key, joined by dots.
 	Path string `json:"path"`
 	// Message says what will happen, and what to do.
 	Message string `json:"message"`
 }
 
-// Doubts returns the doubts about the teams of the file, ordered by team id.
-func Doubts(c *teamv1.ServerConfig) []Doubt {
-	var all []Doubt
+// Of returns the warnings about a file.
+func Of(c *teamv1.ServerConfig) []Warning {
+	var all []Warning
+	for _, a := range Adjusted(c) {
+		all = append(all, Warning{a.Path, fmt.Sprintf("it is %s, but %s applies: %s", a.Set, a.Effective, a.Because)})
+	}
+	for _, path := range Unheld(c) {
+		all = append(all, Warning{path, UnheldMessage})
+	}
+	for _, path := range unstaffed(c) {
+		all = append(all, Warning{path, "no member is enabled, so the team rejects all requests; enable a member"})
+	}
+	return append(all, ofTeams(c)...)
+}
+
+// ofTeams returns warnings about how the teams of the file choose, ordered by team id.
+func ofTeams(c *teamv1.ServerConfig) []Warning {
+	var all []Warning
 	for _, id := range slices.Sorted(maps.Keys(c.GetTeams())) {
 		t := c.GetTeams()[id]
 		if s := t.GetSupervisor(); s != nil && s.GetRouter() == nil && !slices.ContainsFunc(s.GetRules(), finishes) {
-			all = append(all, Doubt{"teams." + id + ".supervisor.rules", "no rule has finish, so each run fails when no rule is true or a limit is reached; add {id: done, when: CONDITION, finish: MEMBER}, or a router"})
+			all = append(all, Warning{"teams." + id + ".supervisor.rules", "no rule has finish, so each run fails when no rule is true or a limit is reached; add {id: done, when: CONDITION, finish: MEMBER}, or a router"})
 		}
 		if t.GetCoordinator() == nil && t.GetRoute() == nil {
 			continue
 		}
 		for i, m := range modes.Members(t) {
 			if !m.Disabled && m.Description == "" && m.Role == "" && lacksDescription(c, m.Agent) {
-				all = append(all, Doubt{fmt.Sprintf("teams.%s.members[%d]", id, i), fmt.Sprintf("%q has no description, by which the model chooses among members; add description", modes.MemberID(t.GetMembers()[i]))})
+				all = append(all, Warning{fmt.Sprintf("teams.%s.members[%d]", id, i), fmt.Sprintf("%q has no description, by which the model chooses among members; add description", modes.MemberID(t.GetMembers()[i]))})
 			}
 		}
 	}
@@ -183,9 +198,9 @@ func keyPath(path []any) string {
 	return b.String()
 }
 
-// Unstaffed returns the path of the key members of each team that rejects all requests because no
+// unstaffed returns the path of the key members of each team that rejects all requests because no
 // member is enabled. Teams with a leader, and workflows whose steps only ask people, need no members.
-func Unstaffed(c *teamv1.ServerConfig) []string {
+func unstaffed(c *teamv1.ServerConfig) []string {
 	var all []string
 	for _, id := range slices.Sorted(maps.Keys(c.GetTeams())) {
 		t := c.GetTeams()[id]

@@ -106,7 +106,7 @@ func (k *crew) checkRequired(fs *team.Faults, c *CoordinatorConfig) {
 			fs.Addf(at, "coordinator", "more members are required than the %d that a run may call (limits.max_delegations); raise it, or require fewer", most)
 		}
 		if c.OpenDelegations == DetachOpen && k.isAsync(&crewMember{Member: m}) {
-			fs.Addf(at, "coordinator", "member %q is required, but its work becomes a task of its own, which no run waits for (on_open_delegations: DETACH); set async: false for it, or remove required", team.MemberID(m))
+			fs.Addf(at, "coordinator", "member %q is required, but its work becomes a task of its own, which no run waits for (on_open_delegations: detach); set async: false for it, or remove required", team.MemberID(m))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (k *crew) checkAccepted(fs *team.Faults, c *CoordinatorConfig) {
 	for i := range c.Members {
 		if m := &c.Members[i]; m.Accept != nil && c.OpenDelegations == DetachOpen && k.isAsync(&crewMember{Member: m}) {
 			fs.Addf(fmt.Sprintf("members[%d].accept", i), "coordinator",
-				"the work of member %q becomes a task of its own (on_open_delegations: DETACH), whose result is not judged; set async: false for it, or remove accept", team.MemberID(m))
+				"the work of member %q becomes a task of its own (on_open_delegations: detach), whose result is not judged; set async: false for it, or remove accept", team.MemberID(m))
 		}
 	}
 }

@@ -45,6 +45,9 @@ func (w *Work) askForTool(ask *agent.ToolAsk) Result {
 	if err != nil {
 		return toolFailed("%s asked a question that cannot be shown to people: %s", w.Step.GetName(), err)
 	}
+	if ask.Plain {
+		return w.askPeople(ask, q, q.GetMessage(), form.Options())
+	}
 	text := fmt.Sprintf("%s called by %q asks:\n%s\n", w.Step.GetName(), w.by.Path, forms.Quoted(q.GetMessage(), maxToolText))
 	if q.GetServer() != "" {
 		text = fmt.Sprintf("The MCP server %q, whose tool ", q.GetServer()) + text
@@ -54,9 +57,14 @@ func (w *Work) askForTool(ask *agent.ToolAsk) Result {
 	if q.GetUrl() != "" {
 		text += fmt.Sprintf("It wants you to open this address. Check it before you do, and give your data only there: %s\n", q.GetUrl())
 	}
+	return w.askPeople(ask, q, text+form.Describe(), form.Options())
+}
+
+// askPeople asks people a question in the words of text.
+func (w *Work) askPeople(ask *agent.ToolAsk, q *teamv1.ToolQuestion, text string, options []string) Result {
 	return w.ask(&teamv1.Asked{
 		Kind: teamv1.Asked_KIND_INPUT, Roles: ask.Roles, ToolQuestion: q, ToolState: ask.State,
-		Message: &a2av1.Message{Parts: QuestionParts(&teamv1.Ask{Question: text + form.Describe(), Options: form.Options()})},
+		Message: &a2av1.Message{Parts: QuestionParts(&teamv1.Ask{Question: text, Options: options})},
 	}, ask.Expires)
 }
 
