@@ -17,7 +17,7 @@ import (
 // decideNext asks the scheduler, unless its reply, transfer or question is on record already, and
 // acts on the decision.
 func (p *process) decideNext(ctx context.Context) (*teamv1.Reply, error) {
-	p.acknowledge(ctx)
+	p.mail.acknowledge(ctx, p.Loop, &p.State)
 	decided := p.decidedReply != nil || p.decidedTransfer != nil
 	if p.failed != nil && !decided {
 		return nil, p.failed
@@ -45,7 +45,7 @@ func (p *process) askScheduler(ctx context.Context) error {
 	}
 	d, err := p.choose()
 	if err != nil {
-		return p.schedulerError(err)
+		return schedulerError(p.cfg.ID, err)
 	}
 	d.Cancel = p.newlyDropped(d.Cancel)
 	if len(d.Steps)+len(d.Cancel) == 0 && d.Reply == nil && d.Ask == nil && d.Transfer == nil && d.round == 0 {
@@ -79,12 +79,12 @@ func (p *process) choose() (c choice, err error) {
 }
 
 // schedulerError wraps an error of the scheduler as SCHEDULER_ERROR, unless it is an *agent.Error.
-func (p *process) schedulerError(err error) error {
+func schedulerError(team string, err error) error {
 	var e *agent.Error
 	if errors.As(err, &e) {
 		return e
 	}
-	return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q failed: %s", p.cfg.ID, err).Because(err)
+	return agent.Errorf(agent.CodeInternal, agent.ReasonSchedulerError, "the scheduler of team %q failed: %s", team, err).Because(err)
 }
 
 // newDecided returns a decision as an event. It numbers the steps, and replaces texts that are on
@@ -153,12 +153,12 @@ func (m *Member) inner() teamv1.Step_Inner {
 }
 
 // askUser records the scheduler's own question. The sequence of events then ends.
-func (p *process) askUser(m *a2av1.Message) error {
+func (r *recorder) askUser(m *a2av1.Message) error {
 	q := &teamv1.Asked{
-		Question: p.run.ID(p.Scope, "question", p.questions+1), Kind: teamv1.Asked_KIND_INPUT, Message: m,
-		Expires: timestamppb.New(p.run.Now().Add(step.QuestionExpiry)),
+		Question: r.run.ID(r.Scope, "question", r.questions+1), Kind: teamv1.Asked_KIND_INPUT, Message: m,
+		Expires: timestamppb.New(r.run.Now().Add(step.QuestionExpiry)),
 	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
+	return r.emit("", &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}})
 }
 
 // newlyDropped returns those of the steps that are open and were not dropped before. A decision that
@@ -209,4 +209,78 @@ func (p *process) conclude(ctx context.Context, reply *teamv1.Reply) (*teamv1.Re
 		}
 	}
 	return nil, p.replyFailure
+}
+
+// limitReasons are the reasons of runs that have reached a limit.
+var limitReasons = []string{
+	agent.ReasonMaxIterations, agent.ReasonMaxDelegations, agent.ReasonMaxRounds, agent.ReasonMaxHandoffs, agent.ReasonRepetitive,
+	agent.ReasonRepeatedCall, agent.ReasonBudgetExceeded, agent.ReasonAccountLimit, agent.ReasonTimeout,
+}
+
+// finalize ends a run that failed with err with what there is: a run whose answer was cut keeps it as an artifact,
+// and one that reached a limit hands it back, if its limits say FINALIZE. If there is nothing, it returns err.
+func (p *process) finalize(ctx context.Context, err error) (*teamv1.Reply, error) {
+	e := agent.AsError(err)
+	if p.stopped || ctx.Err() != nil || p.decidedReply != nil {
+		return nil, err
+	}
+	d := p.handedBack(e)
+	if e.Reason == agent.ReasonAnswerTruncated && p.cut != nil && len(p.req.GetPath()) == 0 {
+		d = Decision{Reply: p.cut, Failure: e, Reason: "the answer was cut"}
+	}
+	c := p.chosen(d)
+	if d.Reply == nil || d.Failure == nil && c.failure != nil { // required work is missing
+		return nil, err
+	}
+	if err := p.recordDecision(&c); err != nil {
+		return nil, err
+	}
+	return p.conclude(ctx, p.reply(p.decidedReply))
+}
+
+// handedBack returns the decision that ends a run which has reached a limit: its answer is what members have
+// answered last, and that of an agent what it has written last. A model-backed agent and a leader have answered by
+// themselves if they could; see leader.Finalize.
+func (p *process) handedBack(e *agent.Error) (d Decision) {
+	switch {
+	case p.cfg.Limits.GetOnLimit() != teamv1.OnLimit_FINALIZE, !slices.Contains(limitReasons, e.Reason):
+		return d
+	case e == p.failed && p.failedBelow: // at a limit of a member
+		return d
+	}
+	results := p.latestResults()
+	if len(p.cfg.Members) == 0 && !p.traits.WithholdsText {
+		results = p.written()
+	}
+	if len(results) > 0 {
+		d = Decision{Reply: Joined(results), Joins: JoinedIDs(results), Reason: "a limit is reached: " + e.Message, Finalized: e.Message}
+	}
+	return d
+}
+
+// written returns the last turn of the run's model that has a text, which may not be whole, and no calls: a text beside
+// them says what comes next. It returns nil if there is none.
+func (f *fold) written() []*StepState {
+	for _, st := range slices.Backward(f.Steps) {
+		if st.Step.GetKind() == teamv1.Step_KIND_MODEL && len(st.Turn.GetToolCalls()) == 0 && !prompt.Blank(st.Message) {
+			return []*StepState{st}
+		}
+	}
+	return nil
+}
+
+// latestResults returns the steps of the last decision that dispatched members with an answer, of those
+// that have answered.
+func (f *fold) latestResults() []*StepState {
+	var latest []*StepState
+	for _, st := range f.Steps {
+		if !st.Done || !st.ByMember() || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED || len(st.Message.GetParts()) == 0 {
+			continue
+		}
+		if len(latest) > 0 && latest[0].Round != st.Round {
+			latest = nil
+		}
+		latest = append(latest, st)
+	}
+	return latest
 }

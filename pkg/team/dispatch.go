@@ -18,11 +18,11 @@ import (
 func (p *process) dispatch(ctx context.Context) error {
 	p.mustWait = false
 	p.startTime = p.run.Now() // one reading for all steps that start now
-	p.wakeTime, p.idleStep = time.Time{}, nil
+	p.idle = idle{}
 	ready := p.ready[:0]
 	waiting := false
 	for st := range p.pending() {
-		if _, busy := p.running[st.index]; busy {
+		if p.workers.works(st) {
 			continue
 		}
 		if p.paused && ctx.Err() == nil && !st.hasCanceled(p.run) {
@@ -35,15 +35,15 @@ func (p *process) dispatch(ctx context.Context) error {
 		case handled:
 			p.schedulerWaits = false
 			return nil
-		case p.idleStep == st: // do not ask again: a detached task may have ended in between
-		case p.waitsForPeople(st):
+		case p.idle.last == st: // do not ask again: a detached task may have ended in between
+		case st.waitsForPeople(p.run):
 			waiting = true
 		case ctx.Err() == nil:
 			ready = append(ready, st)
 		}
 	}
 	// A single step runs in this goroutine; there is nothing to run beside it.
-	if len(ready) == 1 && len(p.running) == 0 && !waiting && !p.decidesDuring(ready[0]) {
+	if len(ready) == 1 && len(p.workers.running) == 0 && !waiting && !p.decidesDuring(ready[0]) {
 		p.schedulerWaits, p.ready = false, ready
 		return p.runner.Do(ctx, p.workOf(ctx, ready[0], p.emitFunc))
 	}
@@ -55,7 +55,7 @@ func (p *process) dispatch(ctx context.Context) error {
 
 // start starts ready steps in goroutines, at most limits.max_parallel members at a time.
 func (p *process) start(ctx context.Context, ready []*StepState) {
-	members := p.busyMembers()
+	members := p.workers.members()
 	for _, st := range ready {
 		if st.ByMember() {
 			if members >= p.limits.maxParallel {
@@ -67,28 +67,9 @@ func (p *process) start(ctx context.Context, ready []*StepState) {
 	}
 }
 
-// busyMembers counts the running steps of members.
-func (p *process) busyMembers() int {
-	n := 0
-	for _, st := range p.running {
-		if st.ByMember() {
-			n++
-		}
-	}
-	return n
-}
-
 // decidesDuring reports whether the scheduler may have more to decide while the step runs.
 func (l *Loop) decidesDuring(st *StepState) bool {
 	return l.traits.Interleaves && st.Step.GetAsync()
-}
-
-// idle records that a step, which the scheduler answers itself, waits until a time.
-func (p *process) idle(st *StepState, until time.Time) {
-	p.idleStep = st
-	if p.wakeTime.IsZero() || until.Before(p.wakeTime) {
-		p.wakeTime = until
-	}
 }
 
 // askAnswer asks the scheduler for the result of a TOOL step; see Scheduler.Answer.
@@ -109,7 +90,7 @@ func (p *process) answerTool(ctx context.Context, st *StepState) (handled bool, 
 	case !st.past.Open:
 		return true, p.emitEvent(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}))
 	case r == nil:
-		p.idle(st, until)
+		p.idle.add(st, until)
 		return false, nil
 	}
 	return true, p.end(st, &teamv1.Ended{
@@ -186,8 +167,8 @@ func (p *process) askPeople(st *StepState) error {
 	return p.emitEvent(p.runner.Event(st.Step, st.Scope, &teamv1.Event{Kind: &teamv1.Event_Asked{Asked: q}}))
 }
 
-// waitsForPeople reports whether a step can do nothing but wait for people. A step that waits only
+// waitsForPeople reports whether the step can do nothing but wait for people. A step that waits only
 // for a canceled scope can continue.
-func (p *process) waitsForPeople(st *StepState) bool {
-	return st.Parked() && !st.past.Asked.From(p.run.Canceled)
+func (st *StepState) waitsForPeople(run *agent.Run) bool {
+	return st.Parked() && !st.past.Asked.From(run.Canceled)
 }

@@ -21,8 +21,8 @@ func TestS_44_S_52_OnePhaseActsOnOneReadingOfThePause(t *testing.T) {
 	}
 	run := agent.From(t.Context())
 	p := newProcess(t.Context(), l, &teamv1.ProcessRequest{AgentId: "a"}, run)
-	p.listener = run.Listen("")
-	defer p.listener.Close()
+	p.inbox.listener = run.Listen("")
+	defer p.inbox.listener.Close()
 	var events []*teamv1.Event
 	p.yield = func(ev *teamv1.Event, _ error) bool { events = append(events, ev); return true }
 	p.apply(p.event("", &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{

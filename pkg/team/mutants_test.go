@@ -19,7 +19,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"the record is ignored", "phases.go", "for _, ev := range p.req.GetRecorded() {", "for _, ev := range p.req.GetRecorded()[:0] {"},
 	{"a member's record is ignored", "internal/step/member.go", "req.Scope, req.Recorded, req.Envelope = w.Scope, w.Recorded, w.cost.hold.Envelope()", "req.Scope, req.Envelope = w.Scope, w.cost.hold.Envelope()"},
 	{"a panic of the consumer is taken for the member's", "internal/step/attempt.go", "	if w.yielding {\n		return\n	}\n", ""},
-	{"the owed ack is not paid", "spawn.go", "case err := <-ack:\n			return err\n		case <-p.quit:\n			return step.ErrStopped\n", "case err := <-ack:\n			return err\n"},
+	{"the owed ack is not paid", "workers.go", "case err := <-ack:\n			return err\n		case <-w.quit:\n			return step.ErrStopped\n", "case err := <-ack:\n			return err\n"},
 	{"an answer does not unpark", "../../internal/journal/clock.go", "	waited := now.Sub(c.waits)\n	c.waits = time.Time{}\n", "	waited := now.Sub(c.waits)\n"},
 	{"a known failure keeps its key", "internal/step/retry.go", "		w.effect = \"\"\n", ""},
 	{"a cancel between commit and call is not seen", "internal/step/begin.go", "return w.by.Run.Begin(w.Scope)", "return nil"},

@@ -28,15 +28,14 @@ func (p *process) serve(ctx context.Context) {
 		p.apply(ev)
 	}
 	p.cancelDropped()
-	p.listener = p.run.Listen(p.Scope)
-	defer p.listener.Close()
+	p.inbox.listener = p.run.Listen(p.Scope)
+	defer p.inbox.listener.Close()
 	ctx, p.cancel = context.WithCancelCause(p.bindCounters(p.bindBudget(ctx)))
 	p.actOnAnswers()
 	defer p.runner.Budget.Release()
 	defer p.cancel(step.ErrStopped)
-	p.quit = make(chan struct{})
-	defer p.wg.Wait()
-	defer close(p.quit)
+	p.workers.quit = make(chan struct{})
+	defer p.workers.close()
 	defer p.cancel(step.ErrStopped) // before the wait: also when the consumer panics
 
 	bounded, stop := p.withTimeout(ctx)
@@ -74,7 +73,7 @@ const (
 
 // next returns the next phase. The conditions are tried in order; the first that holds decides.
 func (p *process) next(ctx context.Context) phase {
-	ended, busy := hasEnded(ctx), len(p.running) > 0
+	ended, busy := hasEnded(ctx), len(p.workers.running) > 0
 	p.paused = p.run.Paused()
 	switch {
 	case ended && busy: // decide nothing more, but wait for the running steps
@@ -83,11 +82,11 @@ func (p *process) next(ctx context.Context) phase {
 		return expired
 	case p.isAsking() && !busy:
 		return parked
-	case p.mustWait && (busy || !p.wakeTime.IsZero()):
+	case p.mustWait && (busy || !p.idle.wake.IsZero()):
 		return collect
 	case p.mustWait:
 		return parked
-	case p.hasUnread():
+	case p.inbox.hasUnread():
 		return take
 	case !p.paused && p.hasUnchecked():
 		return check

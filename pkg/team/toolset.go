@@ -59,12 +59,12 @@ func (p *process) offer(ctx context.Context) error {
 
 // toolSets returns the agent's own tool sets, and the set that a team provides: the team that it
 // leads, or else the one that it works in.
-func (p *process) toolSets(ctx context.Context) []agent.ToolSet {
-	sets := slices.Clip(p.cfg.ToolSets)
-	if !p.traits.UsesTools {
+func (l *Loop) toolSets(ctx context.Context) []agent.ToolSet {
+	sets := slices.Clip(l.cfg.ToolSets)
+	if !l.traits.UsesTools {
 		return sets
 	}
-	if set := p.memberTools(p.cfg.ID); set != nil {
+	if set := l.memberTools(l.cfg.ID); set != nil {
 		return append(sets, set)
 	}
 	if c := inheritedBy(ctx); c != nil && c.tools != nil {

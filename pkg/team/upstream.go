@@ -67,23 +67,24 @@ func (l *Loop) health(account string, m *Member) *teamv1.Health {
 
 // recordBreakers records the health of members whose circuit breaker opened or closed since the
 // last record.
-func (p *process) recordBreakers() error {
-	if p.cfg.Upstreams == nil || len(p.Roster) != len(p.cfg.Members) {
+func (r *recorder) recordBreakers() error {
+	l := r.loop
+	if l.cfg.Upstreams == nil || len(r.Roster) != len(l.cfg.Members) {
 		return nil
 	}
 	o := &teamv1.Observed{}
-	for i := range p.cfg.Members {
-		m, known := &p.cfg.Members[i], p.Roster[i]
-		why, was := p.whyNotCalled(p.runner.Run.Account(), m), known.GetHealth().GetDetail()
+	for i := range l.cfg.Members {
+		m, known := &l.cfg.Members[i], r.Roster[i]
+		why, was := l.whyNotCalled(r.run.Account(), m), known.GetHealth().GetDetail()
 		if !strings.HasPrefix(was, notCalled) {
 			was = ""
 		}
 		if !m.Disabled && why != was {
-			o.Members = append(o.Members, &teamv1.Observed_Member{Id: m.ID, Info: known.GetInfo(), Health: p.health(p.runner.Run.Account(), m)})
+			o.Members = append(o.Members, &teamv1.Observed_Member{Id: m.ID, Info: known.GetInfo(), Health: l.health(r.run.Account(), m)})
 		}
 	}
 	if len(o.Members) == 0 {
 		return nil
 	}
-	return p.emit("", &teamv1.Event{Kind: &teamv1.Event_Observed{Observed: o}})
+	return r.emit("", &teamv1.Event{Kind: &teamv1.Event_Observed{Observed: o}})
 }

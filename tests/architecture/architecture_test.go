@@ -363,16 +363,45 @@ func packagesBelow(t *testing.T, dir string) (names []string) {
 	return slices.Compact(names)
 }
 
-// TestRoomsStaySmall checks that no package and no type of the server, its configuration, the SQL store and the handler of
-// tasks grows too large.
-func TestRoomsStaySmall(t *testing.T) {
-	rooms := []string{"pkg/a2a", "internal/feed"}
-	for _, above := range []string{"internal/store/sqlstore", "internal/server", "internal/config"} {
-		rooms = append(rooms, above)
-		for _, name := range packagesBelow(t, above) {
-			rooms = append(rooms, filepath.Join(above, name))
+// larger are the types that have more methods than others may, with how many. None is to be added, and none to grow.
+var larger = map[string]int{
+	"internal/cli.Shell":          96,
+	"internal/engine/drive.drive": 86,
+	"internal/manage.Manager":     76,
+	"pkg/team/internal/step.Work": 75,
+	"internal/project.Fold":       63,
+	"pkg/mcp.Server":              51,
+}
+
+// packages returns the packages of the product, without those of test helpers.
+func packages(t *testing.T) (dirs []string) {
+	t.Helper()
+	top := filepath.Join("..", "..")
+	for _, root := range []string{"cmd", "pkg", "internal"} {
+		err := filepath.WalkDir(filepath.Join(top, root), func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && (d.Name() == "testdata" || d.Name() == "testkit"):
+				return fs.SkipDir
+			case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+				return nil
+			}
+			dir, err := filepath.Rel(top, filepath.Dir(path))
+			dirs = append(dirs, filepath.ToSlash(dir))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// TestRoomsStaySmall checks that no package and no type grows too large.
+func TestRoomsStaySmall(t *testing.T) {
+	rooms := packages(t)
 	for _, room := range rooms {
 		files := production(t, room)
 		if len(files) > mostFiles {
@@ -393,8 +422,12 @@ func TestRoomsStaySmall(t *testing.T) {
 			}
 		}
 		for typ, n := range methods {
-			if n > mostMethods {
-				t.Errorf("%s: %s has %d methods, want at most %d", room, typ, n, mostMethods)
+			most, known := larger[room+"."+typ]
+			if want := max(most, mostMethods); n > want {
+				t.Errorf("%s: %s has %d methods, want at most %d", room, typ, n, want)
+			}
+			if known && n < most {
+				t.Errorf("%s: %s has %d methods: set its number in larger, %d, to that, or remove it if it is at most %d", room, typ, n, most, mostMethods)
 			}
 		}
 	}
