@@ -40,6 +40,25 @@ func LimitOf(l *teamv1.Limits) Cost {
 	return c
 }
 
+// Micros converts USD to millionths of a USD, rounded to the nearest. Amounts that exceed an
+// int64 become Unlimited; NaN and negative amounts become 0.
+func Micros(usd float64) int64 {
+	switch m := math.Round(usd * 1e6); {
+	case !(m > 0): // also NaN
+		return 0
+	case m >= math.MaxInt64:
+		return Unlimited
+	default:
+		return int64(m)
+	}
+}
+
+// MicrosPerMillion converts a price in USD per million tokens to millionths of a USD per million
+// tokens, the unit of Price. It rounds up.
+func MicrosPerMillion(usd float64) int64 {
+	return Micros(math.Ceil(usd*1e6-1e-6) / 1e6) // ignore rounding errors of float64, such as 2.0000000001
+}
+
 // plus returns a+b, or math.MaxInt64 if that overflows. Neither may be negative.
 func plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {

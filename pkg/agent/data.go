@@ -62,6 +62,21 @@ func valuesIn(text string, exact bool) []any {
 	return embedded(answer, exact)
 }
 
+// unfenced returns text without surrounding white space and, if all of it is a Markdown code
+// block, without the fences.
+func unfenced(text string) string {
+	text = strings.TrimSpace(text)
+	inner, ok := strings.CutPrefix(text, "```")
+	if !ok {
+		return text
+	}
+	if inner, ok = strings.CutSuffix(inner, "```"); !ok {
+		return text
+	}
+	_, inner, _ = strings.Cut(inner, "\n") // the first line names the language
+	return inner
+}
+
 // decoder returns a decoder of a text. exact is that of valuesIn.
 func decoder(text string, exact bool) *json.Decoder {
 	d := json.NewDecoder(strings.NewReader(text))

@@ -21,25 +21,6 @@ type TaskPricer interface {
 	TaskCost() int64
 }
 
-// Micros converts USD to millionths of a USD, rounded to the nearest. Amounts that exceed an
-// int64 become Unlimited; NaN and negative amounts become 0.
-func Micros(usd float64) int64 {
-	switch m := math.Round(usd * 1e6); {
-	case !(m > 0): // also NaN
-		return 0
-	case m >= math.MaxInt64:
-		return Unlimited
-	default:
-		return int64(m)
-	}
-}
-
-// MicrosPerMillion converts a price in USD per million tokens to millionths of a USD per million
-// tokens, the unit of Price. It rounds up.
-func MicrosPerMillion(usd float64) int64 {
-	return Micros(math.Ceil(usd*1e6-1e-6) / 1e6) // ignore rounding errors of float64, such as 2.0000000001
-}
-
 // Usage is the number of tokens of a turn, as a provider counts them.
 type Usage struct {
 	// Input is the number of all input tokens. CachedInput of them were read from a prompt cache,

@@ -62,21 +62,6 @@ func saysAlready(text string, p *a2av1.Part) bool {
 	return slices.ContainsFunc(valuesIn(text, false), func(said any) bool { return reflect.DeepEqual(said, data) })
 }
 
-// unfenced returns text without surrounding white space and, if all of it is a Markdown code
-// block, without the fences.
-func unfenced(text string) string {
-	text = strings.TrimSpace(text)
-	inner, ok := strings.CutPrefix(text, "```")
-	if !ok {
-		return text
-	}
-	if inner, ok = strings.CutSuffix(inner, "```"); !ok {
-		return text
-	}
-	_, inner, _ = strings.Cut(inner, "\n") // the first line names the language
-	return inner
-}
-
 // maxQuoted is the maximum length, in bytes, of text that Quote returns without the ellipsis.
 const maxQuoted = 256
 
