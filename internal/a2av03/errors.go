@@ -19,11 +19,11 @@ type data struct {
 
 // Error converts a status to a JSON-RPC error of 0.3.
 func Error(st *status.Status) *wire.RPCError {
-	return Plain(st, wire.RPCErrorOf(st))
+	return plainError(st, wire.RPCErrorOf(st))
 }
 
-// Plain converts a JSON-RPC error of 1.0 for status st to one of 0.3.
-func Plain(st *status.Status, e *wire.RPCError) *wire.RPCError {
+// plainError converts a JSON-RPC error of 1.0 for status st to one of 0.3.
+func plainError(st *status.Status, e *wire.RPCError) *wire.RPCError {
 	info := wire.InfoOf(st)
 	if info == nil && len(e.Data) == 0 {
 		return e

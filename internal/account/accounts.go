@@ -174,7 +174,7 @@ func (a *Accounts) begin(ctx context.Context, account string, l Limits, limited 
 // is read only if it has not been read since the start; the error is then the store's.
 func (a *Accounts) current(ctx context.Context, account string) (Limits, bool, error) {
 	if l, ok := a.file()[account]; ok {
-		return LimitsOf(l), LimitsSpending(l), nil
+		return LimitsOf(l), limitsSpending(l), nil
 	}
 	a.mu.Lock()
 	read := a.read
@@ -191,7 +191,7 @@ func (a *Accounts) current(ctx context.Context, account string) (Limits, bool, e
 // known returns the limits on what the tasks of an account spend as last read, and false if it has none.
 func (a *Accounts) known(account string) (Limits, bool) {
 	l, _ := a.limitsOf(account)
-	return LimitsOf(l), LimitsSpending(l)
+	return LimitsOf(l), limitsSpending(l)
 }
 
 // Admit returns an ACCOUNT_LIMIT_REACHED error if the account of an owner has spent all that it may spend

@@ -46,8 +46,8 @@ func LimitsMoney(l *teamv1.AccountLimits) bool {
 	return l != nil && (l.MaxCostPerDay != nil || l.MaxCostInFlight != nil)
 }
 
-// LimitsSpending reports whether a limit on what tasks spend is set.
-func LimitsSpending(l *teamv1.AccountLimits) bool {
+// limitsSpending reports whether a limit on what tasks spend is set.
+func limitsSpending(l *teamv1.AccountLimits) bool {
 	return LimitsMoney(l) || l != nil && (l.MaxTokensPerDay != nil || l.MaxTokensInFlight != nil)
 }
 
@@ -125,7 +125,7 @@ const leastUpload = 4 << 20
 
 // none reports whether no limit is set.
 func none(l *teamv1.AccountLimits) bool {
-	return !LimitsSpending(l) && l.Weight == nil && l.MaxRunning == nil && l.MaxQueued == nil && l.MaxStoredBytes == nil &&
+	return !limitsSpending(l) && l.Weight == nil && l.MaxRunning == nil && l.MaxQueued == nil && l.MaxStoredBytes == nil &&
 		l.MaxCollaborations == nil && l.RequestsPerSecond == nil && l.Burst == nil && l.MaxUploadBytes == nil &&
 		l.PerPrincipal == nil
 }

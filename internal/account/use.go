@@ -16,8 +16,8 @@ import (
 
 // Defaults of limits that are not set.
 const (
-	DefaultQueued = 10_000
-	DefaultUpload = 32 << 20 // of an account, in bytes
+	defaultQueued = 10_000
+	defaultUpload = 32 << 20 // of an account, in bytes
 )
 
 // Counts counts what the tasks of accounts use. Stores implement it.
@@ -250,7 +250,7 @@ func (a *Accounts) admitTask(ctx context.Context, owner string) error {
 			return err
 		}
 	}
-	if err := a.admitQueued(ctx, account, int64(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return l.MaxQueued }, DefaultQueued))); err != nil {
+	if err := a.admitQueued(ctx, account, int64(pick(own, every, func(l *teamv1.AccountLimits) *int32 { return l.MaxQueued }, defaultQueued))); err != nil {
 		return err
 	}
 	stored := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return l.MaxStoredBytes }, math.MaxInt64)
@@ -331,7 +331,7 @@ func (a *Accounts) below(ctx context.Context, name string, of func(*use) *count,
 func (a *Accounts) Upload(owner string, n int64) error {
 	account := a2a.AccountOf(owner)
 	own, every := a.limitsOf(account)
-	limit := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return l.MaxUploadBytes }, DefaultUpload)
+	limit := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return l.MaxUploadBytes }, defaultUpload)
 	each := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return eachOf(l).MaxUploadBytes }, math.MaxInt64)
 	total := a.c.Settings.Load().GetLimits().GetMaxUploadBytes()
 	if all := a.uploads.Add(n); all > total {

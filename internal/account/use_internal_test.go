@@ -137,7 +137,7 @@ func TestP11_BurstBelongsToItsRate(t *testing.T) {
 // TestP11_UploadsOfAnAccount: what is returned may be used again, and one account leaves room for others.
 func TestP11_UploadsOfAnAccount(t *testing.T) {
 	a := New(Config{Settings: settings.Of(&teamv1.ServerSettings{Limits: &teamv1.LimitSettings{MaxUploadBytes: proto.Int64(40 << 20)}})})
-	if err := a.Upload("acme/ann", DefaultUpload); err != nil {
+	if err := a.Upload("acme/ann", defaultUpload); err != nil {
 		t.Fatal(err)
 	}
 	if e := agent.AsError(a.Upload("acme/ann", 1)); e == nil || e.Details[agent.DetailLimit] != "max_upload_bytes" || e.Details[agent.DetailAccount] != "acme" {
@@ -149,9 +149,9 @@ func TestP11_UploadsOfAnAccount(t *testing.T) {
 	if e := agent.AsError(a.Upload("third/ann", 1)); e == nil || e.Details[agent.DetailAccount] != "" {
 		t.Errorf("%+v", e)
 	}
-	a.Uploaded("acme/ann", DefaultUpload)
+	a.Uploaded("acme/ann", defaultUpload)
 	a.Uploaded("other/ann", 8<<20)
-	if err := a.Upload("acme/ann", DefaultUpload); err != nil {
+	if err := a.Upload("acme/ann", defaultUpload); err != nil {
 		t.Error(err)
 	}
 }

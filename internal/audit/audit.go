@@ -94,9 +94,9 @@ func sum(previous []byte, e Entry) []byte {
 // ErrBroken means that a chain is not as it was written.
 var ErrBroken = errors.New("the audit chain is broken")
 
-// Check reports whether entries continue a chain whose last entry is last. The error wraps ErrBroken
+// checkEntries reports whether entries continue a chain whose last entry is last. The error wraps ErrBroken
 // and names the first entry that does not fit.
-func Check(last Entry, entries []Entry) error {
+func checkEntries(last Entry, entries []Entry) error {
 	for _, e := range entries {
 		switch {
 		case e.Seq != last.Seq+1:

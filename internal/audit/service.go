@@ -138,7 +138,7 @@ func Verify(ctx context.Context, s Store, account string, seq int64, hash string
 			last = now
 			continue
 		}
-		if err := Check(last, entries); err != nil {
+		if err := checkEntries(last, entries); err != nil {
 			return Entry{}, err
 		}
 		for _, e := range entries {

@@ -23,7 +23,7 @@ func Trim(dropped Entry, entries []Entry, now time.Time, keep time.Duration) (la
 	if n == 0 {
 		return Entry{}, false, nil
 	}
-	if err := Check(dropped, entries[:n]); err != nil {
+	if err := checkEntries(dropped, entries[:n]); err != nil {
 		return Entry{}, false, err
 	}
 	return entries[n-1], true, nil

@@ -137,7 +137,7 @@ type Server struct {
 type accepted struct {
 	of     []Authenticator // the first one that checks the credentials of a request decides
 	needs  string          // what to send, for callers without credentials
-	keys   *Keys
+	keys   *apiKeys
 	tokens *tokens // nil without issuers
 	mtls   *mtls   // nil without clients
 }
@@ -203,11 +203,11 @@ func (s *Server) accept(c *teamv1.AuthConfig) (*accepted, error) {
 	a := &accepted{}
 	var err error
 	var needs []string
-	if a.keys, err = NewKeys(c.GetApiKeys()); err != nil {
+	if a.keys, err = newAPIKeys(c.GetApiKeys()); err != nil {
 		return nil, err
 	}
 	a.keys.clock = s.c.Clock
-	if len(c.GetJwt()) > 0 { // first, because Keys refuses every bearer token that it does not know
+	if len(c.GetJwt()) > 0 { // first, because apiKeys refuses every bearer token that it does not know
 		if a.tokens, err = newTokens(IssuersOf(c), s.keysOf); err != nil {
 			return nil, err
 		}

@@ -146,7 +146,7 @@ func TestKeysThatAreNotUsed(t *testing.T) {
 	)
 	d.read(t, func(t *testing.T, has func(kid, alg string) bool) {
 		t.Helper()
-		for _, alg := range append(Algorithms(), "HS256", "none") {
+		for _, alg := range append(algorithms(), "HS256", "none") {
 			for _, kid := range []string{"secret", "private", "encrypts", "other", "small", "broken", "unknown", "good"} {
 				if has(kid, alg) != (kid == "good" && alg == "ES256") {
 					t.Errorf("the key %q for %s: %t", kid, alg, has(kid, alg))

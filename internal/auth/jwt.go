@@ -67,8 +67,8 @@ func IssuersOf(c *teamv1.AuthConfig) (all []Issuer) {
 	return all
 }
 
-// Algorithms are the signature algorithms that an Issuer may have. All of them need a public key.
-func Algorithms() []string {
+// algorithms are the signature algorithms that an Issuer may have. All of them need a public key.
+func algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }
 
@@ -88,7 +88,7 @@ func (i *Issuer) complete() error {
 	i.PrincipalClaim = cmp.Or(i.PrincipalClaim, "sub")
 	i.Account = cmp.Or(i.Account, "default")
 	i.Permissions = cmp.Or(i.Permissions, a2a.DefaultPermissions)
-	at := slices.IndexFunc(i.Algorithms, func(alg string) bool { return !slices.Contains(Algorithms(), alg) })
+	at := slices.IndexFunc(i.Algorithms, func(alg string) bool { return !slices.Contains(algorithms(), alg) })
 	switch {
 	case !validIssuer.MatchString(i.Name):
 		return fmt.Errorf("issuer %q: the name must be 1 to 32 of a-z, A-Z, 0-9, _ . and -", i.Name)
@@ -97,7 +97,7 @@ func (i *Issuer) complete() error {
 	case strings.ContainsAny(i.URL, "@?#"):
 		return fmt.Errorf("issuer %q: the address must not have a user, a query or a fragment", i.Name)
 	case at >= 0 || len(i.Algorithms) == 0:
-		return fmt.Errorf("issuer %q: algorithms must be of %s", i.Name, strings.Join(Algorithms(), ", "))
+		return fmt.Errorf("issuer %q: algorithms must be of %s", i.Name, strings.Join(algorithms(), ", "))
 	case i.Leeway > maxLeeway:
 		return fmt.Errorf("issuer %q: the leeway must be at most %s", i.Name, maxLeeway)
 	case !a2a.ValidAccount(i.Account):

@@ -36,17 +36,17 @@ type ring struct {
 	owners  map[string][]entry
 }
 
-// Keys authenticates callers by API key.
-type Keys struct {
+// apiKeys authenticates callers by API key.
+type apiKeys struct {
 	file  map[hash]entry // of the configuration
 	ring  atomic.Pointer[ring]
 	clock func() time.Time
 }
 
-// NewKeys returns the authentication by the API keys of a configuration. The error names the key
+// newAPIKeys returns the authentication by the API keys of a configuration. The error names the key
 // that is invalid.
-func NewKeys(keys []*teamv1.ApiKey) (*Keys, error) {
-	k := &Keys{file: map[hash]entry{}, clock: time.Now}
+func newAPIKeys(keys []*teamv1.ApiKey) (*apiKeys, error) {
+	k := &apiKeys{file: map[hash]entry{}, clock: time.Now}
 	for i, key := range keys {
 		e, sum, err := entryOf(key)
 		if err != nil {
@@ -103,7 +103,7 @@ func checkName(name, account string) error {
 }
 
 // set replaces the keys that are not of the configuration.
-func (k *Keys) set(stored map[hash]entry) {
+func (k *apiKeys) set(stored map[hash]entry) {
 	r := &ring{entries: map[hash]entry{}, owners: map[string][]entry{}}
 	for _, of := range []map[hash]entry{stored, k.file} { // those of the configuration take precedence
 		for h, e := range of {
@@ -118,7 +118,7 @@ func (k *Keys) set(stored map[hash]entry) {
 
 // ended returns the owners all of whose keys have expired or were revoked, and for each whether one of
 // these keys is in the store.
-func (k *Keys) ended() map[string]bool {
+func (k *apiKeys) ended() map[string]bool {
 	now := k.clock()
 	owners := map[string]bool{}
 	for owner, keys := range k.ring.Load().owners {
@@ -131,7 +131,7 @@ func (k *Keys) ended() map[string]bool {
 
 // Authenticate implements Authenticator. The time that it takes depends on the hash of the token
 // only, from which nothing about a key follows.
-func (k *Keys) Authenticate(r Request) (a2a.Caller, error) {
+func (k *apiKeys) Authenticate(r Request) (a2a.Caller, error) {
 	token, err := bearer(r)
 	if err != nil {
 		return a2a.Caller{}, err
@@ -157,7 +157,7 @@ func (e entry) String() string {
 }
 
 // Holds reports whether an owner has a key that is accepted.
-func (k *Keys) Holds(owner string) bool {
+func (k *apiKeys) Holds(owner string) bool {
 	now := k.clock()
 	return slices.ContainsFunc(k.ring.Load().owners[owner], func(e entry) bool { return !e.ended(now) })
 }

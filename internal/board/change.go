@@ -156,7 +156,7 @@ func (d *draft) taken(id string) (bool, error) {
 	ids, err := d.view.Dependents(id)
 	for _, id := range ids {
 		it, err := d.find(id)
-		if err != nil || it != nil && !Ended(it.GetState()) {
+		if err != nil || it != nil && !hasEnded(it.GetState()) {
 			return true, err
 		}
 	}
@@ -176,7 +176,7 @@ func (d *draft) link(it *teamv1.WorkItem, needs []string, field string) error {
 			return err
 		case other == nil:
 			return invalid(place, "names %q, which is not an item of this board", need)
-		case Ended(other.GetState()) && other.GetState() != teamv1.WorkItem_STATE_COMPLETED:
+		case hasEnded(other.GetState()) && other.GetState() != teamv1.WorkItem_STATE_COMPLETED:
 			return invalid(place, "names %q, which is %s, so the item would never start", need, stateName(other.GetState()))
 		}
 		path, err := d.path(other, it.GetId(), map[string]bool{})
@@ -368,7 +368,7 @@ func (d *draft) cancel(id string, version int64) (*Change, error) {
 	if err != nil {
 		return nil, err
 	}
-	if Ended(it.GetState()) {
+	if hasEnded(it.GetState()) {
 		return nil, conflict(it, "has ended: it is %s", stateText(it))
 	}
 	d.end(it, teamv1.WorkItem_STATE_CANCELED)
@@ -389,7 +389,7 @@ func (d *draft) skip(id string) error {
 		if err != nil {
 			return err
 		}
-		if it == nil || Ended(it.GetState()) {
+		if it == nil || hasEnded(it.GetState()) {
 			continue
 		}
 		d.end(it, teamv1.WorkItem_STATE_SKIPPED)

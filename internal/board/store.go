@@ -143,8 +143,8 @@ func release(it *teamv1.WorkItem) {
 	it.State, it.Assignee, it.Lease, it.LeaseExpires = teamv1.WorkItem_STATE_PENDING, nil, nil, nil
 }
 
-// Ended reports whether a state is final.
-func Ended(s teamv1.WorkItem_State) bool { return s >= teamv1.WorkItem_STATE_COMPLETED }
+// hasEnded reports whether a state is final.
+func hasEnded(s teamv1.WorkItem_State) bool { return s >= teamv1.WorkItem_STATE_COMPLETED }
 
 // Name returns the name of an actor: the member's ID, or else the principal.
 func Name(a *teamv1.BoardActor) string {

@@ -19,10 +19,10 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
 
-// Canonical returns the bytes that signatures of a card cover: its JSON without signatures,
+// canonicalJSON returns the bytes that signatures of a card cover: its JSON without signatures,
 // in the form of RFC 8785. Fields that A2A requires are always included, optional ones if
 // they are set, and others if they differ from their default.
-func Canonical(card *a2av1.AgentCard) ([]byte, error) {
+func canonicalJSON(card *a2av1.AgentCard) ([]byte, error) {
 	tree, err := treeOf(card)
 	if err != nil {
 		return nil, err
@@ -30,10 +30,10 @@ func Canonical(card *a2av1.AgentCard) ([]byte, error) {
 	return render(tree)
 }
 
-// Compact returns the canonical form without empty values at any depth. The JavaScript and
+// compactJSON returns the canonical form without empty values at any depth. The JavaScript and
 // Python SDKs sign and verify this form. For a card without empty values both forms are
 // equal.
-func Compact(card *a2av1.AgentCard) ([]byte, error) {
+func compactJSON(card *a2av1.AgentCard) ([]byte, error) {
 	tree, err := treeOf(card)
 	if err != nil {
 		return nil, err

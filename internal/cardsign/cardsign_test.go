@@ -108,10 +108,10 @@ func TestA_10_CanonicalForm(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.canonical, string(must[[]byte](t)(Canonical(card(t, c.card))))); diff != "" {
+			if diff := cmp.Diff(c.canonical, string(must[[]byte](t)(canonicalJSON(card(t, c.card))))); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(c.compact, string(must[[]byte](t)(Compact(card(t, c.card))))); diff != "" {
+			if diff := cmp.Diff(c.compact, string(must[[]byte](t)(compactJSON(card(t, c.card))))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -137,13 +137,13 @@ func TestA_10_CanonicalFormRFC8785(t *testing.T) {
 			`{"n":[0,0,5e-324,1.7976931348623157e+308,9007199254740992,295147905179352830000,999999999999999900000,1e+21,0.000001,1e-7,333333333.3333332]}`,
 		},
 	} {
-		full := string(must[[]byte](t)(Canonical(card(t, `{"capabilities": {"extensions": [{"params": `+c.in+`}]}}`))))
+		full := string(must[[]byte](t)(canonicalJSON(card(t, `{"capabilities": {"extensions": [{"params": `+c.in+`}]}}`))))
 		got, _, _ := strings.Cut(strings.TrimPrefix(full, `{"capabilities":{"extensions":[{"params":`), `}]},"defaultInputModes"`)
 		if diff := cmp.Diff(c.out, got); diff != "" {
 			t.Error(diff)
 		}
 	}
-	if _, err := Canonical(card(t, `{"capabilities": {"extensions": [{"params": {"n": "NaN"}}]}}`)); err != nil {
+	if _, err := canonicalJSON(card(t, `{"capabilities": {"extensions": [{"params": {"n": "NaN"}}]}}`)); err != nil {
 		t.Errorf("a text that looks like no number: %v", err)
 	}
 }
@@ -230,14 +230,14 @@ func TestA_10_ChangedOrForeignCardIsRefused(t *testing.T) {
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"k1","typ":"JOSE"}`))}}
 		}, "the card has no valid signature"},
 		"our public key as a secret": {func(c *a2av1.AgentCard) {
-			jws := must[*jose.JSONWebSignature](t)(secret.Sign(must[[]byte](t)(Canonical(c))))
+			jws := must[*jose.JSONWebSignature](t)(secret.Sign(must[[]byte](t)(canonicalJSON(c))))
 			protected, mac, _ := strings.Cut(must[string](t)(jws.DetachedCompactSerialize()), "..")
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: mac}}
 		}, "the card has no valid signature"},
 		"a key that the signature brings along": {func(c *a2av1.AgentCard) {
 			own := must[jose.Signer](t)(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: ec(t)},
 				(&jose.SignerOptions{EmbedJWK: true}).WithHeader("kid", "own").WithHeader("jku", "http://127.0.0.1:1/keys")))
-			jws := must[*jose.JSONWebSignature](t)(own.Sign(must[[]byte](t)(Canonical(c))))
+			jws := must[*jose.JSONWebSignature](t)(own.Sign(must[[]byte](t)(canonicalJSON(c))))
 			protected, signature, _ := strings.Cut(must[string](t)(jws.DetachedCompactSerialize()), "..")
 			c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: signature}}
 		}, "no signature is from a trusted key"},
@@ -365,7 +365,7 @@ func FuzzA_10_SignAndVerify(f *testing.F) {
 		if protojson.Unmarshal(text, c) != nil {
 			t.Skip()
 		}
-		canonical, err := Canonical(c)
+		canonical, err := canonicalJSON(c)
 		if err != nil {
 			t.Skip() // no number, or a text that is none
 		}
@@ -376,7 +376,7 @@ func FuzzA_10_SignAndVerify(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := Canonical(got); err != nil || !bytes.Equal(canonical, again) {
+		if again, err := canonicalJSON(got); err != nil || !bytes.Equal(canonical, again) {
 			t.Errorf("%s\n%s %v", canonical, again, err)
 		}
 	})
@@ -387,7 +387,7 @@ func FuzzA_10_SignAndVerify(f *testing.F) {
 func TestT_25_NotificationsAreNoCards(t *testing.T) {
 	s := signer(t, Key{"k1", ec(t)})
 	c := signed(t, s)
-	payload := must[[]byte](t)(Canonical(c))
+	payload := must[[]byte](t)(canonicalJSON(c))
 	text := must[[]string](t)(s.SignNotification(payload, "https://hooks.example"))[0]
 	protected, signature, _ := strings.Cut(text, "..")
 	c.Signatures = []*a2av1.AgentCardSignature{{Protected: protected, Signature: signature}}

@@ -74,7 +74,7 @@ func (s *Signer) JWKS() []byte { return bytes.Clone(s.public) }
 // the compact form differs, one by each key over that, for verifiers that drop empty
 // values.
 func (s *Signer) Sign(card *a2av1.AgentCard) error {
-	canonical, err := Canonical(card)
+	canonical, err := canonicalJSON(card)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (s *Signer) Sign(card *a2av1.AgentCard) error {
 }
 
 func (s *Signer) sign(card *a2av1.AgentCard, canonical []byte) ([]*a2av1.AgentCardSignature, error) {
-	compact, err := Compact(card)
+	compact, err := compactJSON(card)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +119,9 @@ func (s *Signer) sign(card *a2av1.AgentCard, canonical []byte) ([]*a2av1.AgentCa
 	return list, nil
 }
 
-// NotificationType is the type (typ) in the header of signatures of notifications. Trust does not accept
+// notificationType is the type (typ) in the header of signatures of notifications. Trust does not accept
 // it on cards, so that one cannot be taken for the other.
-const NotificationType = "a2a-notification+jws"
+const notificationType = "a2a-notification+jws"
 
 // SignNotification returns one signature of a payload by each key, each as a JWS with a detached
 // payload (RFC 7515, appendix F). Its header names the URL of the receiver, so that the receiver of
@@ -129,7 +129,7 @@ const NotificationType = "a2a-notification+jws"
 func (s *Signer) SignNotification(payload []byte, url string) ([]string, error) {
 	list := make([]string, len(s.keys))
 	for i, key := range s.keys {
-		options := (&jose.SignerOptions{}).WithType(NotificationType).WithHeader("url", url)
+		options := (&jose.SignerOptions{}).WithType(notificationType).WithHeader("url", url)
 		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.public.Algorithm), Key: key}, options)
 		if err != nil {
 			return nil, err

@@ -57,7 +57,7 @@ func (t *Trust) Verify(card *a2av1.AgentCard) (signed *a2av1.AgentCard, kid stri
 	if len(signatures) > maxSignatures {
 		return nil, "", fmt.Errorf("the card has %d signatures; at most %d are accepted", len(signatures), maxSignatures)
 	}
-	for _, form := range []func(*a2av1.AgentCard) ([]byte, error){Canonical, Compact} {
+	for _, form := range []func(*a2av1.AgentCard) ([]byte, error){canonicalJSON, compactJSON} {
 		payload, err := form(card)
 		if err != nil {
 			return nil, "", err
@@ -108,7 +108,7 @@ func parse(s *a2av1.AgentCardSignature, payload []byte) (jws *jose.JSONWebSignat
 	if len(jws.Signatures) != 1 || jws.Signatures[0].Protected.KeyID == "" {
 		return nil, "", errors.New("has no key id")
 	}
-	if jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType] == NotificationType {
+	if jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType] == notificationType {
 		return nil, "", errors.New("is the signature of a notification")
 	}
 	return jws, jws.Signatures[0].Protected.KeyID, nil

@@ -44,7 +44,7 @@ func TestA_10_Vectors(t *testing.T) {
 		if err := json.Compact(&plain, raw); err != nil {
 			t.Fatal(err)
 		}
-		v := vector{plain.Bytes(), string(must[[]byte](t)(Canonical(c))), string(must[[]byte](t)(Compact(c)))}
+		v := vector{plain.Bytes(), string(must[[]byte](t)(canonicalJSON(c))), string(must[[]byte](t)(compactJSON(c)))}
 		line := must[[]byte](t)(json.Marshal(v))
 		end := ",\n"
 		if i == count-1 {

@@ -120,20 +120,20 @@ func (b *Book) sum(to []Sum, ev *teamv1.Event, scope string, s *step, spent *tea
 func (b *Book) teamOf(scope string) string {
 	for {
 		if s := b.steps[scope]; s != nil && s.team != "" {
-			return TeamOf(b.from, b.agent, s.team)
+			return teamOf(b.from, b.agent, s.team)
 		}
 		if scope == "" {
-			return TeamOf(b.from, b.agent, "")
+			return teamOf(b.from, b.agent, "")
 		}
 		scope = scope[:max(strings.LastIndexByte(scope, '.'), 0)]
 	}
 }
 
-// TeamOf returns the path of the team that a cost counts for. path is that of the nearest team above the
+// teamOf returns the path of the team that a cost counts for. path is that of the nearest team above the
 // cost in its task; it is empty if the cost arose outside of teams, and then counts for agentID, the agent
 // that the task was sent to. The costs of a detached task count for the team that detached it, which from
 // names, and for the teams below that.
-func TeamOf(from *teamv1.Detached, agentID, path string) string {
+func teamOf(from *teamv1.Detached, agentID, path string) string {
 	above := from.GetTeam()
 	switch {
 	case above == "":

@@ -49,9 +49,9 @@ func ReadToolAnswer(q *teamv1.ToolQuestion, m *a2av1.Message) (*teamv1.ToolAnswe
 	}
 	if word, content, ok := f.action(object); ok {
 		switch word {
-		case WordAccept:
+		case wordAccept:
 			object = content
-		case WordDecline, WordCancel:
+		case wordDecline, wordCancel:
 			return f.readReserved(word)
 		default:
 			return f.readWord(word)
@@ -88,11 +88,11 @@ func (f *ToolForm) readWord(text string) (*teamv1.ToolAnswer, error) {
 // readReserved is readWord for a text that is no exact value.
 func (f *ToolForm) readReserved(text string) (*teamv1.ToolAnswer, error) {
 	switch word := strings.ToLower(text); {
-	case word == WordDecline:
+	case word == wordDecline:
 		return &teamv1.ToolAnswer{Action: teamv1.ToolAnswer_ACTION_DECLINE}, nil
-	case word == WordCancel:
+	case word == wordCancel:
 		return &teamv1.ToolAnswer{Action: teamv1.ToolAnswer_ACTION_CANCEL}, nil
-	case len(f.fields) == 0 && (word == WordAccept || word == f.accepted || word == "yes"):
+	case len(f.fields) == 0 && (word == wordAccept || word == f.accepted || word == "yes"):
 		return f.accept(nil)
 	case len(f.fields) == 0 && word == "no":
 		return &teamv1.ToolAnswer{Action: teamv1.ToolAnswer_ACTION_DECLINE}, nil

@@ -23,10 +23,10 @@ import (
 
 // The words with which people answer a question of a tool without giving values.
 const (
-	WordAccept  = "accept"
-	WordDecline = "decline"
-	WordCancel  = "cancel"
-	WordDone    = "done"
+	wordAccept  = "accept"
+	wordDecline = "decline"
+	wordCancel  = "cancel"
+	wordDone    = "done"
 )
 
 // Limits of what a tool may ask in one question.
@@ -76,9 +76,9 @@ type constant struct {
 
 // ParseToolForm returns the form of a question. The error says why people cannot be asked it.
 func ParseToolForm(q *teamv1.ToolQuestion) (*ToolForm, error) {
-	f := &ToolForm{accepted: WordAccept}
+	f := &ToolForm{accepted: wordAccept}
 	if q.GetUrl() != "" {
-		f.accepted = WordDone
+		f.accepted = wordDone
 		return f, cmp.Or(checkToolURL(q.GetUrl()), f.compile("{}"))
 	}
 	return f, f.parse(cmp.Or(q.GetSchema(), "{}"))
@@ -264,7 +264,7 @@ const maxChoices = 20
 
 // Options returns answers that people can choose from. It returns nil if answers have to be written.
 func (f *ToolForm) Options() []string {
-	options := slices.DeleteFunc([]string{WordDecline, WordCancel}, f.hasValue)
+	options := slices.DeleteFunc([]string{wordDecline, wordCancel}, f.hasValue)
 	switch {
 	case len(f.fields) == 0:
 		return append([]string{f.accepted}, options...)
@@ -340,7 +340,7 @@ func (f *ToolForm) expected() string {
 		}
 		return strconv.Quote(w)
 	}
-	otherwise := "or " + word(WordDecline) + " or " + word(WordCancel)
+	otherwise := "or " + word(wordDecline) + " or " + word(wordCancel)
 	switch {
 	case len(f.fields) == 0:
 		return fmt.Sprintf("answer with %q, %s", f.accepted, otherwise)

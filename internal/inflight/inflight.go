@@ -272,11 +272,11 @@ func (b *Budget) refuse(kind Kind) error {
 	e := agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 		"the server has no free memory for this account; its limits.max_bytes_in_flight is %d; try again later, or send and read less at the same time", b.size)
 	e.Retry, e.RetryAfter = true, retryAfter
-	return e.With(agent.DetailLimit, Limit).With(agent.DetailValue, strconv.FormatInt(b.size, 10))
+	return e.With(agent.DetailLimit, limitName).With(agent.DetailValue, strconv.FormatInt(b.size, 10))
 }
 
-// Limit is the name of the limit in errors.
-const Limit = "max_bytes_in_flight"
+// limitName is the name of the limit in errors.
+const limitName = "max_bytes_in_flight"
 
 // Use returns the bytes that are held, and how often some were refused, by kind.
 func (b *Budget) Use() (held, refused map[string]int64) {

@@ -9,9 +9,9 @@ import (
 	"github.com/agentteams/team-server/internal/auth"
 )
 
-// NoMethod is the method of requests that reach none: pages, health checks, unknown paths, and requests that
+// noMethod is the method of requests that reach none: pages, health checks, unknown paths, and requests that
 // are refused before their method is known.
-const NoMethod = "none"
+const noMethod = "none"
 
 // Calls measures the requests of all bindings.
 type Calls struct {
@@ -56,10 +56,10 @@ func (c *Calls) Ended(ctx context.Context, method, binding, code string, took ti
 		return
 	}
 	if method == "" {
-		method = NoMethod
+		method = noMethod
 	}
 	c.requests.Add(ctx, 1, c.byCode.of(method, binding, code).add...)
-	if method != NoMethod {
+	if method != noMethod {
 		c.duration.Record(ctx, took.Seconds(), c.byMethod.of(method, binding).record...)
 	}
 }

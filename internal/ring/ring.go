@@ -8,8 +8,8 @@ import (
 
 // Limits of rings.
 const (
-	// MaxBytes is the maximum number of bytes of a ring.
-	MaxBytes = 1 << 20
+	// maxBytes is the maximum number of bytes of a ring.
+	maxBytes = 1 << 20
 	// MaxAll is the maximum number of bytes of all rings of a group.
 	MaxAll = 64 << 20
 )
@@ -22,7 +22,7 @@ type Group struct{ rings, bytes atomic.Int64 }
 func (g *Group) Bytes() int64 { return g.bytes.Load() }
 
 // Share returns how many bytes each ring may keep.
-func (g *Group) Share() int { return int(min(MaxBytes, MaxAll/max(g.rings.Load(), 1))) }
+func (g *Group) Share() int { return int(min(maxBytes, MaxAll/max(g.rings.Load(), 1))) }
 
 // Entry is an entry of a ring.
 type Entry interface {

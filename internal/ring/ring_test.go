@@ -13,7 +13,7 @@ func (i item) Bytes() int { return i.size }
 
 func TestP10_ShareOfARing(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int64]int{0: MaxBytes, 1: MaxBytes, 64: MaxBytes, 128: MaxBytes / 2} {
+	for n, want := range map[int64]int{0: maxBytes, 1: maxBytes, 64: maxBytes, 128: maxBytes / 2} {
 		var g Group
 		if g.rings.Store(n); g.Share() != want {
 			t.Errorf("of %d rings each keeps %d bytes, want %d", n, g.Share(), want)
@@ -23,7 +23,7 @@ func TestP10_ShareOfARing(t *testing.T) {
 
 func TestP10_WhatARingKeeps(t *testing.T) {
 	t.Parallel()
-	const third = MaxBytes / 3
+	const third = maxBytes / 3
 	t.Run("the newest that fit, and the last one in any case", func(t *testing.T) {
 		var g Group
 		r := New[item](&g, 10)

@@ -20,8 +20,8 @@ import (
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// Suffix is the suffix of the names of test files.
-const Suffix = "_test.yaml"
+// fileSuffix is the suffix of the names of test files.
+const fileSuffix = "_test.yaml"
 
 // defaultTimeout is the time limit of a scenario that sets none.
 const defaultTimeout = 30 * time.Second
@@ -184,7 +184,7 @@ func (r *reader) config() string {
 	if name := r.message.GetConfig(); name != "" {
 		return r.Path(name)
 	}
-	if name := strings.TrimSuffix(filepath.Base(r.Name), Suffix) + ".yaml"; r.loader.Exists(r.Path(name)) {
+	if name := strings.TrimSuffix(filepath.Base(r.Name), fileSuffix) + ".yaml"; r.loader.Exists(r.Path(name)) {
 		return r.Path(name)
 	}
 	return r.Path("team.yaml")

@@ -12,7 +12,7 @@ import (
 
 // IsTest reports whether the name of a file is that of a test file.
 func IsTest(path string) bool {
-	return strings.HasSuffix(path, Suffix) || strings.HasSuffix(path, "_test.yml")
+	return strings.HasSuffix(path, fileSuffix) || strings.HasSuffix(path, "_test.yml")
 }
 
 // Find returns the test files for paths, sorted: the files themselves, and the test files in
@@ -27,9 +27,9 @@ func Find(paths ...string) ([]string, error) {
 		case err != nil:
 			faults = append(faults, source.Unreadable(path, err))
 		case len(found) == 1 && !IsTest(found[0]):
-			faults = append(faults, source.Fault{File: path, Message: "not a test file", Hint: "name a file that ends in " + Suffix + ", or the folder it is in"})
+			faults = append(faults, source.Fault{File: path, Message: "not a test file", Hint: "name a file that ends in " + fileSuffix + ", or the folder it is in"})
 		case len(found) == 0:
-			faults = append(faults, source.Fault{File: path, Message: "the folder contains no test file", Hint: "create NAME" + Suffix + " beside team.yaml, or name a file"})
+			faults = append(faults, source.Fault{File: path, Message: "the folder contains no test file", Hint: "create NAME" + fileSuffix + " beside team.yaml, or name a file"})
 		}
 		files = append(files, found...)
 	}

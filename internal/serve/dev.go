@@ -125,7 +125,7 @@ func (d *Dev) listen(ctx context.Context, flag, configured, byDefault string) (n
 	if configured != "" {
 		return Listen(ctx, flag, configured)
 	}
-	l, taken, err := ListenNear(ctx, flag, byDefault)
+	l, taken, err := listenNear(ctx, flag, byDefault)
 	if err == nil && taken != "" {
 		d.Say("%s is in use by another program; %s listens on %s instead", taken, flag, l.Addr())
 	}

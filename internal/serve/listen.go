@@ -53,9 +53,9 @@ type listenError struct {
 func (e listenError) Error() string { return e.text }
 func (e listenError) Unwrap() error { return e.cause }
 
-// ListenNear is like Listen, but if the port is in use, it listens on the next free port and
+// listenNear is like Listen, but if the port is in use, it listens on the next free port and
 // returns the address in use as taken.
-func ListenNear(ctx context.Context, flag, address string) (l net.Listener, taken string, err error) {
+func listenNear(ctx context.Context, flag, address string) (l net.Listener, taken string, err error) {
 	l, err = Listen(ctx, flag, address)
 	if err == nil || !errors.Is(err, syscall.EADDRINUSE) {
 		return l, "", err

@@ -180,7 +180,7 @@ func TestListen(t *testing.T) {
 	if !errors.Is(err, syscall.EADDRINUSE) || err.Error() != want {
 		t.Errorf("error is %v", err)
 	}
-	l, instead, err := ListenNear(t.Context(), "http", address)
+	l, instead, err := listenNear(t.Context(), "http", address)
 	if err != nil || instead != address || l.Addr().String() == address {
 		t.Fatalf("listens on %v instead of %q: %v", l, instead, err)
 	}

@@ -16,8 +16,8 @@ import (
 
 // Limits of one journal. Events that end a run or a step are accepted beyond them.
 const (
-	MaxEvents = 51_200
-	MaxBytes  = 50 << 20 // of all encoded events
+	maxEvents = 51_200
+	maxBytes  = 50 << 20 // of all encoded events
 )
 
 // RequestWindow is how long a repeated request is recognized, unless a store is configured with
@@ -55,9 +55,9 @@ func Window(key string, deduplicate time.Duration) time.Duration {
 // gave it for an answer, and owner, the owner of the task, for all other inputs.
 func Sender(owner string, in *teamv1.Inbound) string { return cmp.Or(in.GetAnswered().GetBy(), owner) }
 
-// Closes reports whether an event belongs to the end of a run or a step, so that a full journal
+// closes reports whether an event belongs to the end of a run or a step, so that a full journal
 // still accepts it.
-func Closes(ev *teamv1.Event) bool { return ev.GetEnded() != nil || ev.GetReceived().GetTooLate() }
+func closes(ev *teamv1.Event) bool { return ev.GetEnded() != nil || ev.GetReceived().GetTooLate() }
 
 // Consumes returns the number of the inbox row that an event records, 0 without one.
 func Consumes(ev *teamv1.Event) int64 {
@@ -106,9 +106,9 @@ func Admit(root string, ended bool, count, bytes int64, events []*teamv1.Event, 
 			return fmt.Errorf("append to %s: %w", root, a2a.ErrTerminal)
 		}
 		ended = taskstate.EndsRun(ev)
-		closing = closing && Closes(ev)
+		closing = closing && closes(ev)
 	}
-	if !closing && (count+int64(len(events)) > MaxEvents || bytes+size > MaxBytes) {
+	if !closing && (count+int64(len(events)) > maxEvents || bytes+size > maxBytes) {
 		return fmt.Errorf("append to %s: %w", root, a2a.ErrLimit)
 	}
 	return nil

@@ -2,10 +2,10 @@ package tracing
 
 import "go.opentelemetry.io/otel/attribute"
 
-// Conventions is the version of the semantic conventions for generative AI whose names the spans have: a release
+// conventions is the version of the semantic conventions for generative AI whose names the spans have: a release
 // of github.com/open-telemetry/semantic-conventions-genai. All of them have the status Development there, so
 // later versions may have other names.
-const Conventions = "v0.1.0"
+const conventions = "v0.1.0"
 
 // Names of the conventions for generative AI. In them a workflow is an agent whose operation is invoke_workflow.
 const (

@@ -26,7 +26,7 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("%s is not documented", name[1])
 		}
 	}
-	if !strings.Contains(string(doc), Conventions) {
-		t.Errorf("version %s is not documented", Conventions)
+	if !strings.Contains(string(doc), conventions) {
+		t.Errorf("version %s is not documented", conventions)
 	}
 }

@@ -54,7 +54,7 @@ func (f *fault) in(prefix string) *fault {
 type checker struct{ values int }
 
 func (c *checker) message(m protoreflect.Message, depth int) *fault {
-	if depth > MaxDepth {
+	if depth > maxDepth {
 		return &fault{problem: errDeep.Error()}
 	}
 	switch v := m.Interface().(type) {
@@ -126,10 +126,10 @@ func (c *checker) single(fd protoreflect.FieldDescriptor, v protoreflect.Value, 
 }
 
 func (c *checker) value(v *structpb.Value, depth int) *fault {
-	if depth > MaxDepth {
+	if depth > maxDepth {
 		return &fault{problem: errDeep.Error()}
 	}
-	if c.values++; c.values > MaxValues {
+	if c.values++; c.values > maxValues {
 		return &fault{problem: errWide.Error()}
 	}
 	switch k := v.GetKind().(type) {

@@ -8,20 +8,20 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Limits for decoded messages. Check enforces MaxDepth and MaxValues exactly. ScanJSON and
+// Limits for decoded messages. Check enforces maxDepth and maxValues exactly. ScanJSON and
 // UnmarshalProto have higher limits, with room for an envelope: they only prevent that a small
 // input becomes a large object.
 const (
 	// MaxBody is the maximum size of a request, in bytes.
 	MaxBody = 4 << 20
-	// MaxDepth is the maximum depth of nesting of a message as JSON.
-	MaxDepth = 64
-	// MaxValues is the maximum number of google.protobuf.Value in a message.
-	MaxValues = 20_000
+	// maxDepth is the maximum depth of nesting of a message as JSON.
+	maxDepth = 64
+	// maxValues is the maximum number of google.protobuf.Value in a message.
+	maxValues = 20_000
 
-	scanDepth     = MaxDepth + 2
-	scanNodes     = 5 * MaxValues
-	scanWireDepth = 3*MaxDepth + 16 // a level of JSON is up to three of protobuf: value, struct, entry
+	scanDepth     = maxDepth + 2
+	scanNodes     = 5 * maxValues
+	scanWireDepth = 3*maxDepth + 16 // a level of JSON is up to three of protobuf: value, struct, entry
 )
 
 var (

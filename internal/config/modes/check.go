@@ -149,9 +149,9 @@ func (c *check) workflow() {
 	if len(steps) == 0 {
 		return // a rule reports it
 	}
-	if CountSteps(steps) > MaxSteps {
+	if countSteps(steps) > maxSteps {
 		if !at.Faulty() { // of the rule for the list alone
-			at.Fault(fmt.Sprintf("a workflow has at most %d steps, with those in groups", MaxSteps), "remove some, or move some to a team that is a member")
+			at.Fault(fmt.Sprintf("a workflow has at most %d steps, with those in groups", maxSteps), "remove some, or move some to a team that is a member")
 		}
 		return
 	}

@@ -61,14 +61,14 @@ func MemberIDs(t *teamv1.TeamConfig) []string {
 	return ids
 }
 
-// MaxSteps is the maximum number of steps of a workflow, with those in groups.
-const MaxSteps = 256
+// maxSteps is the maximum number of steps of a workflow, with those in groups.
+const maxSteps = 256
 
-// CountSteps returns the number of steps of a list, with those in groups.
-func CountSteps(steps []*teamv1.WorkflowStep) int {
+// countSteps returns the number of steps of a list, with those in groups.
+func countSteps(steps []*teamv1.WorkflowStep) int {
 	n := len(steps)
 	for _, s := range steps {
-		n += CountSteps(s.GetParallel())
+		n += countSteps(s.GetParallel())
 	}
 	return n
 }

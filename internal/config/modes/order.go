@@ -10,7 +10,7 @@ import (
 // follows the earlier steps that no other earlier step follows, except steps that depend on it.
 // After the call, a step without after begins with the run, as in a stored definition.
 func InListedOrder(steps []*teamv1.WorkflowStep) {
-	if CountSteps(steps) > MaxSteps { // a fault
+	if countSteps(steps) > maxSteps { // a fault
 		return
 	}
 	nameSteps(steps)

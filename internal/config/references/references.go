@@ -123,8 +123,8 @@ func (u *list) guardrails(g *teamv1.Guardrails, by string) {
 	}
 }
 
-// Names returns the names of a kind that an agent or team refers to, in order.
-func Names(c *teamv1.ServerConfig, id string, k Kind) (names []string) {
+// namesOf returns the names of a kind that an agent or team refers to, in order.
+func namesOf(c *teamv1.ServerConfig, id string, k Kind) (names []string) {
 	for _, r := range Of(c, id) {
 		if r.Kind == k {
 			names = append(names, r.Name)
@@ -135,12 +135,12 @@ func Names(c *teamv1.ServerConfig, id string, k Kind) (names []string) {
 
 // WorkTogether reports whether an agent or team refers to another one.
 func WorkTogether(c *teamv1.ServerConfig, id, other string) bool {
-	return slices.Contains(Names(c, id, Agent), other)
+	return slices.Contains(namesOf(c, id, Agent), other)
 }
 
 // Models returns the models that an agent or a team uses itself, including their fallbacks.
 func Models(c *teamv1.ServerConfig, id string) (all []string) {
-	for _, name := range Names(c, id, Model) {
+	for _, name := range namesOf(c, id, Model) {
 		all = append(all, WithFallbacks(c, name)...)
 	}
 	return all
@@ -168,7 +168,7 @@ func Reach(c *teamv1.ServerConfig, ids ...string) []string {
 		}
 		seen[id] = true
 		all = append(all, id)
-		todo = append(todo, Names(c, id, Agent)...)
+		todo = append(todo, namesOf(c, id, Agent)...)
 	}
 	return all
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // checkDepth returns an error if an event of an agent has data nested deeper than
-// nesting.MaxLevels in what tasks show of it, which clients could not decode.
+// package nesting allows in what tasks show of it, which clients could not decode.
 func checkDepth(ev *teamv1.Event) error {
 	a := ev.GetArtifact().GetArtifact()
 	if !tooDeep(a.GetParts(), a.GetMetadata()) && !slices.ContainsFunc(shown(ev), func(m *a2av1.Message) bool { return tooDeep(m.GetParts(), m.GetMetadata()) }) {
@@ -48,7 +48,7 @@ func shown(ev *teamv1.Event) []*a2av1.Message {
 	return nil
 }
 
-// tooDeep reports whether parts or metadata have data nested deeper than nesting.MaxLevels.
+// tooDeep reports whether parts or metadata have data that is nested too deep.
 func tooDeep(parts []*a2av1.Part, metadata *structpb.Struct) bool {
 	return nesting.TooDeepStruct(metadata) || slices.ContainsFunc(parts, func(p *a2av1.Part) bool {
 		return nesting.TooDeep(p.GetData()) || nesting.TooDeepStruct(p.GetMetadata())

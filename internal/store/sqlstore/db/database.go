@@ -143,10 +143,10 @@ func (o once) Take() *Op {
 	return o.Op
 }
 
-// Await queues a change and waits until it is made. If ctx ends before the turn of the change, the
-// change is not made. If ctx ends later, Await still waits, because the caller must know the
+// await queues a change and waits until it is made. If ctx ends before the turn of the change, the
+// change is not made. If ctx ends later, await still waits, because the caller must know the
 // outcome. The error has no mark of a refusal.
-func Await(ctx context.Context, e Engine, o *Op) error {
+func await(ctx context.Context, e Engine, o *Op) error {
 	result := make(chan error, 1)
 	done := o.Done
 	o.Done = func(ctx context.Context, q Querier, err error) error {

@@ -146,8 +146,8 @@ func (d *DB) Ready() error { return d.state().problem() }
 // Refuses returns why writes are refused until the process ends, nil if they are not.
 func (d *DB) Refuses() error { return d.state().closed() }
 
-// Await queues a change and waits until it is made, see Await.
-func (d *DB) Await(ctx context.Context, o *Op) error { return Await(ctx, d.Engine, o) }
+// Await queues a change and waits until it is made, see await.
+func (d *DB) Await(ctx context.Context, o *Op) error { return await(ctx, d.Engine, o) }
 
 // Run runs a statement that changes something, as a transaction of its own.
 func (d *DB) Run(ctx context.Context, text string, args ...any) error {

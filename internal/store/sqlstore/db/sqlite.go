@@ -329,7 +329,7 @@ func (d *sqliteDB) time(context.Context) (time.Time, error) { return time.Now().
 
 // Do queues f like every other change, because there is only one writer.
 func (d *sqliteDB) Do(ctx context.Context, f func(ctx context.Context, q Querier) error) error {
-	return Await(ctx, d, &Op{Plan: f})
+	return await(ctx, d, &Op{Plan: f})
 }
 
 // Statement implements Engine.

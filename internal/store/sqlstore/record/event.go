@@ -111,9 +111,9 @@ func scanEvent(r *sql.Rows, root string, known blobs) (rec a2a.Record, missing [
 	return rec, missing, err
 }
 
-// Journal reads a root's events up to a sequence number, and passes them to take in order. It may
+// readJournal reads a root's events up to a sequence number, and passes them to take in order. It may
 // start again from the first event; it calls reset before each start.
-func Journal(ctx context.Context, q db.Querier, root string, upTo int64, reset func(), take func(a2a.Record)) error {
+func readJournal(ctx context.Context, q db.Querier, root string, upTo int64, reset func(), take func(a2a.Record)) error {
 	return eachEvent(ctx, q, root, reset, func(rec a2a.Record) error {
 		take(rec)
 		return nil
@@ -122,7 +122,7 @@ func Journal(ctx context.Context, q db.Querier, root string, upTo int64, reset f
 
 // Fold computes the fold of a scope from the events up to a sequence number. seq is the last one; 0 without events.
 func Fold(ctx context.Context, q db.Querier, root, scope string, upTo int64) (f *project.Fold, seq int64, err error) {
-	err = Journal(ctx, q, root, upTo, func() { f, seq = project.New(root, scope), 0 }, func(rec a2a.Record) {
+	err = readJournal(ctx, q, root, upTo, func() { f, seq = project.New(root, scope), 0 }, func(rec a2a.Record) {
 		f.Apply(rec.Event)
 		seq = rec.Seq
 	})
@@ -134,7 +134,7 @@ func Fold(ctx context.Context, q db.Querier, root, scope string, upTo int64) (f 
 func Replay(ctx context.Context, q db.Querier, root string) (*project.Fold, []*teamv1.Event, error) {
 	var f *project.Fold
 	var events []*teamv1.Event
-	err := Journal(ctx, q, root, Everything, func() { f, events = project.New(root, ""), nil }, func(rec a2a.Record) {
+	err := readJournal(ctx, q, root, Everything, func() { f, events = project.New(root, ""), nil }, func(rec a2a.Record) {
 		f.Apply(rec.Event)
 		if rec.Event.GetDelta() == nil {
 			events = append(events, rec.Event)

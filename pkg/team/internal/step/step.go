@@ -22,8 +22,8 @@ type Attempt func(ctx context.Context, w *Work) Result
 // Layer wraps an attempt.
 type Layer func(next Attempt) Attempt
 
-// Chain wraps an attempt in layers. The first layer is the outermost.
-func Chain(a Attempt, layers ...Layer) Attempt {
+// chain wraps an attempt in layers. The first layer is the outermost.
+func chain(a Attempt, layers ...Layer) Attempt {
 	for i := len(layers) - 1; i >= 0; i-- {
 		a = layers[i](a)
 	}
@@ -31,7 +31,7 @@ func Chain(a Attempt, layers ...Layer) Attempt {
 }
 
 // layers runs a step: an attempt in all its layers. It is stateless.
-var layers = Chain(attempt,
+var layers = chain(attempt,
 	deadline,    // bounds the time of all attempts, and makes the step cancelable
 	guardGiven,  // passes what a member is given through middlewares
 	media,       // refuses files that a member does not take
