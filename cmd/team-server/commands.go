@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentteams/team-server/api"
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/scaffold"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/settings"
 )
@@ -212,15 +213,14 @@ func runCommand(s *cli.Shell) *cobra.Command {
 		Long: "Sends a message to a team or agent and prints which agent is working and why, until\n" +
 			"the task ends. The answer goes to standard output, the rest to standard error.\n" +
 			"Without --server, an in-process server is started from --file, ./team.yaml or the\n" +
-			"demo. On a terminal, questions of the run are asked there. Exits with 1 if the run\n" +
-			"fails or waits for an answer.",
+			"demo. On a terminal, questions of the run are asked there. With - as TEXT, the text is\n" +
+			"read from standard input. Exits with 1 if the run fails or waits for an answer.",
 		Example: "  team-server run newsroom \"Write about tides\"\n" +
 			"  team-server run --file examples/workflow release \"Version 2\" --answer yes",
 		Args: usage(named("TEAM", "TEXT")),
 		RunE: func(c *cobra.Command, args []string) error {
-			if f.File != "" && s.Server != "" {
-				return cli.UsageError{Err: errors.New("--file starts an in-process server, --server names a running one; " +
-					"set only one of them (the variable TEAM_SERVER counts as --server)")}
+			if err := oneServer(s, f.File); err != nil {
+				return err
 			}
 			return s.Run(c.Context(), args[0], args[1], f)
 		},
@@ -229,7 +229,78 @@ func runCommand(s *cli.Shell) *cobra.Command {
 	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to continue")
 	c.Flags().Var(id{&f.Task}, "task", "id of the task to answer")
 	c.Flags().StringArrayVar(&f.Answers, "answer", nil, "answer to a question of the run; repeatable")
+	c.Flags().StringArrayVar(&f.Files, "attach", nil, "file to send with the text; repeatable")
 	return c
+}
+
+func chatCommand(s *cli.Shell) *cobra.Command {
+	f := &cli.Run{}
+	c := &cobra.Command{
+		Use:   "chat TEAM",
+		Short: "Has a conversation with a team or agent",
+		Long: "Sends each line of the standard input to a team or agent, in one conversation, and prints\n" +
+			"its progress and answers as run does. When a run asks a question, the next line answers it.\n" +
+			"/quit or the end of the input ends the chat. Without --server, an in-process server is\n" +
+			"started from --file, ./team.yaml or the demo.",
+		Example: "  team-server chat newsroom\n" +
+			"  team-server --server http://127.0.0.1:8080 chat newsroom --context CONTEXT",
+		Args: usage(named("TEAM")),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneServer(s, f.File); err != nil {
+				return err
+			}
+			return s.Chat(c.Context(), args[0], f)
+		},
+	}
+	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the in-process server")
+	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to continue")
+	return c
+}
+
+// oneServer reports the file of an in-process server beside the address of a running one.
+func oneServer(s *cli.Shell, file string) error {
+	if file != "" && s.Server != "" {
+		return cli.UsageError{Err: errors.New("--file starts an in-process server, --server names a running one; " +
+			"set only one of them (the variable TEAM_SERVER counts as --server)")}
+	}
+	return nil
+}
+
+func initCommand(s *cli.Shell) *cobra.Command {
+	folder, long := "", "Writes a configuration, the script of its model, tests, the schemas for editors and\n"+
+		".env.example into a folder, and says what to do next. Changes no file that exists.\n\nTemplates, the first one by default:\n"
+	for _, t := range scaffold.Templates() {
+		long += fmt.Sprintf("  %-12s %s\n", t.Name, t.About)
+	}
+	c := &cobra.Command{
+		Use: "init [TEMPLATE]", Short: "Writes the files with which a team of your own begins", Long: strings.TrimSuffix(long, "\n"),
+		Example: "  team-server init\n  team-server init workflow --folder release",
+		Args:    usage(atMostOne("TEMPLATE")),
+		RunE:    func(_ *cobra.Command, args []string) error { return s.Init(strings.Join(args, ""), folder) },
+	}
+	c.Flags().StringVar(&folder, "folder", "", "folder to write into; default: the name of the template")
+	return c
+}
+
+func questionsCommand(s *cli.Shell) *cobra.Command {
+	question := ""
+	answer := &cobra.Command{
+		Use: "answer TASK TEXT", Short: "Answers a question of a task", Args: usage(named("TASK", "TEXT")),
+		Example: "  team-server questions answer 0198c5e2-… yes",
+		RunE: func(c *cobra.Command, args []string) error {
+			return s.AnswerQuestion(c.Context(), args[0], question, args[1])
+		},
+	}
+	answer.Flags().StringVar(&question, "question", "", "id of the question, if the task asks several")
+	return group("questions", "Lists and answers the questions of running tasks",
+		"Lists the open questions of tasks of the running server that --server names: those of your\n"+
+			"own tasks, and those for a role that you have. Answers them.",
+		&cobra.Command{
+			Use: "ls [TEAM]", Short: "Lists the open questions that you may answer", Args: usage(atMostOne("TEAM")),
+			RunE: func(c *cobra.Command, args []string) error {
+				return s.ListQuestions(c.Context(), strings.Join(args, ""))
+			},
+		}, answer)
 }
 
 const verifyHelp = "file with public keys to trust: JWK set, JWK or PEM; repeatable"

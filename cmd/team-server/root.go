@@ -48,7 +48,7 @@ func newRoot(s *cli.Shell) *cobra.Command {
 	f.StringVar(&s.ClientKey, "client-key", "", "file with the key of that certificate")
 	f.StringVarP(&output, "output", "o", "text", "text or json")
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error")
-	root.AddCommand(devCommand(s), serveCommand(s), validateCommand(s), doctorCommand(s), testCommand(s), runCommand(s), callCommand(s), cardCommand(s),
+	root.AddCommand(initCommand(s), devCommand(s), serveCommand(s), validateCommand(s), doctorCommand(s), testCommand(s), runCommand(s), chatCommand(s), questionsCommand(s), callCommand(s), cardCommand(s),
 		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), auditCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), backupCommand(s), storeCommand(s), schemaCommand(s), versionCommand(s), manCommand())
 	root.InitDefaultCompletionCmd("completion") // added early so that its argument errors can be replaced
 	for _, c := range root.Commands() {
@@ -121,8 +121,8 @@ func unknownCommand(root *cobra.Command, name string) string {
 
 // meant maps words that people try as commands to the commands for it.
 var meant = map[string]string{
-	"chat": "run", "ask": "run", "exec": "run", "send": "call", "tasks": "call list", "list": "teams ls", "ls": "teams ls", "start": "serve", "up": "serve",
-	"server": "serve", "check": "validate", "lint": "validate", "help-me": "doctor", "status": "doctor", "init": "dev", "demo": "dev", "stop": "halt", "cost": "costs",
+	"ask": "run", "exec": "run", "send": "call", "tasks": "call list", "list": "teams ls", "ls": "teams ls", "start": "serve", "up": "serve",
+	"server": "serve", "check": "validate", "lint": "validate", "help-me": "doctor", "status": "doctor", "demo": "dev", "stop": "halt", "cost": "costs",
 }
 
 // byFlag accepts no arguments and points to the flag that names the file.

@@ -94,7 +94,7 @@ func (f *Send) parts(text string) ([]*a2av1.Part, error) {
 		parts = append(parts, &a2av1.Part{Content: &a2av1.Part_Text{Text: text}})
 	}
 	for _, name := range f.Files {
-		p, err := filePart(name)
+		p, err := filePart("--file", name)
 		if err != nil {
 			return nil, err
 		}
@@ -121,20 +121,20 @@ func (f *Send) parts(text string) ([]*a2av1.Part, error) {
 	return parts, nil
 }
 
-// filePart returns a part with the content and name of a file. The media type is derived from the
+// filePart returns a part with the content and name of a file that a flag names. The media type is derived from the
 // name, or from the content if the name does not determine it.
-func filePart(name string) (*a2av1.Part, error) {
+func filePart(flag, name string) (*a2av1.Part, error) {
 	f, err := os.Open(name) //nolint:gosec // the user names the file
 	if err != nil {
-		return nil, usagef("--file %s: %w", name, reason(err))
+		return nil, usagef("%s %s: %w", flag, name, reason(err))
 	}
 	defer f.Close() //nolint:errcheck // it was read
 	data, err := io.ReadAll(io.LimitReader(f, maxInput+1))
 	switch {
 	case err != nil:
-		return nil, usagef("--file %s: %w", name, reason(err))
+		return nil, usagef("%s %s: %w", flag, name, reason(err))
 	case len(data) > maxInput:
-		return nil, usagef("--file %s: larger than %d bytes", name, maxInput)
+		return nil, usagef("%s %s: larger than %d bytes", flag, name, maxInput)
 	}
 	kind := bare(mime.TypeByExtension(filepath.Ext(name)))
 	if kind == "" {

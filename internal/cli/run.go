@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"go.uber.org/zap/zapcore"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
@@ -30,6 +31,26 @@ type Run struct {
 	Context, Task string
 	// Answers are given to the questions of the run, in order.
 	Answers []string
+	// Files are sent after the text.
+	Files []string
+}
+
+// message returns the message that the command sends. The text - stands for the standard input.
+func (f *Run) message(s *Shell, text string) (m *a2av1.Message, err error) {
+	if text == "-" {
+		if text, err = s.read(); err != nil {
+			return nil, err
+		}
+	}
+	m = agent.UserMessage(uuid.NewString(), text)
+	for _, name := range f.Files {
+		p, err := filePart("--attach", name)
+		if err != nil {
+			return nil, err
+		}
+		m.Parts = append(m.Parts, p)
+	}
+	return m, nil
 }
 
 // reach returns the address of the server that --server names, or starts one in this process. The
@@ -75,6 +96,10 @@ func (s *Shell) definition(file string) (*config.Config, error) {
 
 // Run runs a task of a team or agent and prints its progress and result.
 func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
+	m, err := f.message(s, text)
+	if err != nil {
+		return err
+	}
 	base, stop, err := s.reach(ctx, f.File)
 	if err != nil {
 		return err
@@ -87,7 +112,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	defer c.Close()
 	t := &transcript.Printer{Talk: plain{s.Talk}}
 	req := &teamv1.ProcessRequest{
-		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: agent.UserMessage(uuid.NewString(), text),
+		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: m,
 	}
 	answers := &answers{given: f.Answers, shell: s}
 	for {

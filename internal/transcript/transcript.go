@@ -63,7 +63,7 @@ func (t *Printer) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Ended:
 		t.ended(ev, k.Ended)
 	case *teamv1.Event_Asked:
-		t.line(ev, t.who(ev), "asks      %s", question(k.Asked.GetMessage()))
+		t.line(ev, t.who(ev), "asks      %s", Question(k.Asked.GetMessage()))
 	case *teamv1.Event_Answered:
 		t.line(ev, people, "answered  %s", agent.Text(k.Answered.GetMessage()))
 	case *teamv1.Event_Spawned:
@@ -78,9 +78,9 @@ func (t *Printer) Event(taskID string, ev *teamv1.Event) {
 	}
 }
 
-// question returns the text of a question with its options, and other data as JSON, which an answer
+// Question returns the text of a question with its options, and other data as JSON, which an answer
 // may have to refer to.
-func question(m *a2av1.Message) string {
+func Question(m *a2av1.Message) string {
 	text := agent.Text(m)
 	for _, p := range m.GetParts() {
 		if p.GetData() == nil {

@@ -17,7 +17,7 @@ func (d *Document) Shape(m proto.Message) { d.shape(d.root, m.ProtoReflect().Des
 
 // shape is Shape for a mapping.
 func (d *Document) shape(n *yaml.Node, m protoreflect.MessageDescriptor) {
-	d.writeOut(n, m)
+	writeOut(d, n, m)
 	known := fieldNames(m)
 	chosen := map[protoreflect.FullName]string{}
 	d.Filter(n, func(key, value *yaml.Node) bool {

@@ -16,17 +16,17 @@ const fileSuffix = "_file"
 
 // writeOut replaces the short forms of a mapping's keys, which the options of its message declare: further names of a
 // key, texts that stand in files, and the keys of a message that stand beside the key of that message.
-func (d *Document) writeOut(n *yaml.Node, m protoreflect.MessageDescriptor) {
+func writeOut(d *Document, n *yaml.Node, m protoreflect.MessageDescriptor) {
 	for key := range Pairs(n) {
 		if f := alsoNamed(m, key.Value); f != nil {
 			key.Value = f.TextName()
 		}
 	}
-	d.writeInline(n, m)
+	writeInline(n, m)
 	for key, value := range Pairs(n) {
 		if f := ofFile(m, key.Value); f != nil {
 			key.Value = f.TextName()
-			d.textOfFile(value)
+			textOfFile(d, value)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func ofFile(m protoreflect.MessageDescriptor, name string) protoreflect.FieldDes
 }
 
 // textOfFile replaces the name of a file by a reference to its text.
-func (d *Document) textOfFile(name *yaml.Node) {
+func textOfFile(d *Document, name *yaml.Node) {
 	switch {
 	case name.Kind != yaml.ScalarNode || name.Tag == "!!null":
 	case d.Origin(name) != "":
@@ -68,7 +68,7 @@ func (d *Document) textOfFile(name *yaml.Node) {
 }
 
 // writeInline moves keys that stand beside the key of the message they belong to into that message.
-func (d *Document) writeInline(n *yaml.Node, m protoreflect.MessageDescriptor) {
+func writeInline(n *yaml.Node, m protoreflect.MessageDescriptor) {
 	f := inlined(m)
 	if f == nil || n.Kind != yaml.MappingNode {
 		return

@@ -3,10 +3,14 @@ package warnings
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+
+	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config/modes"
+	"github.com/agentteams/team-server/internal/config/references"
 )
 
 // The defaults of the limits that bound a run.
@@ -22,6 +26,8 @@ const (
 type Worst struct {
 	// Turns are answers of models, and Calls are calls of members, in the team and in the teams below it. They saturate.
 	Turns, Calls int64
+	// Paid says that the run may use models that cost money, as far as the file says.
+	Paid bool
 	// MaxCost is the limit of its cost in USD, nil without one.
 	MaxCost *float64
 }
@@ -29,7 +35,10 @@ type Worst struct {
 // String returns a sentence for people.
 func (w Worst) String() string {
 	text := fmt.Sprintf("at worst %s turns of models and %s calls of members", count(w.Turns), count(w.Calls))
-	if w.MaxCost == nil {
+	switch {
+	case !w.Paid:
+		return text
+	case w.MaxCost == nil:
 		return text + "; nothing limits the cost of a run: set limits.max_cost"
 	}
 	return text + ", within " + strconv.FormatFloat(*w.MaxCost, 'f', -1, 64) + " USD"
@@ -49,7 +58,7 @@ func count(n int64) string {
 
 // plus returns the sum of w and n times what a call of a member does.
 func (w Worst) plus(n int64, member Worst) Worst {
-	return Worst{add(w.Turns, times(n, member.Turns)), add(w.Calls, add(n, times(n, member.Calls))), w.MaxCost}
+	return Worst{add(w.Turns, times(n, member.Turns)), add(w.Calls, add(n, times(n, member.Calls))), w.Paid, w.MaxCost}
 }
 
 func add(a, b int64) int64 {
@@ -79,10 +88,20 @@ func WorstOf(c *teamv1.ServerConfig, id string) Worst {
 		return Worst{}
 	}
 	w := worstOfTeam(c, t)
+	w.Paid = slices.ContainsFunc(references.Reach(c, id), func(below string) bool { return paid(c, below) })
 	if l := t.GetLimits(); l != nil {
 		w.MaxCost = l.MaxCost //nolint:protogetter // 0 is a limit
 	}
 	return w
+}
+
+// paid reports whether an agent or team uses a model that costs money.
+func paid(c *teamv1.ServerConfig, id string) bool {
+	return slices.ContainsFunc(references.Models(c, id), func(name string) bool {
+		m := c.GetModels()[name]
+		free := m.GetPrice() != nil && proto.Equal(m.GetPrice(), &teamv1.Price{})
+		return m != nil && m.GetProvider() != "scripted" && !free
+	})
 }
 
 func worstOfTeam(c *teamv1.ServerConfig, t *teamv1.TeamConfig) Worst {
@@ -111,6 +130,8 @@ func worstOfTeam(c *teamv1.ServerConfig, t *teamv1.TeamConfig) Worst {
 		return Worst{Turns: revisions + 2}.plus(min(steps, (revisions+1)*or(plan.GetMaxSteps(), defaultPlanSteps)), most)
 	case t.GetWorkflow() != nil:
 		return worstOfSteps(c, t)
+	case t.GetSwarm() != nil && limits.GetMaxHandoffs() > 0:
+		steps = min(steps, int64(limits.GetMaxHandoffs())+1)
 	case t.GetSupervisor().GetRouter() != nil:
 		return Worst{Turns: steps}.plus(steps, most)
 	}

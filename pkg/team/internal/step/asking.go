@@ -45,10 +45,19 @@ func (w *Work) askForTool(ask *agent.ToolAsk) Result {
 	if err != nil {
 		return toolFailed("%s asked a question that cannot be shown to people: %s", w.Step.GetName(), err)
 	}
-	if ask.Plain {
-		return w.askPeople(ask, q, q.GetMessage(), form.Options())
+	text := q.GetMessage()
+	if !ask.Plain {
+		text = toolAsks(w.Step.GetName(), q) + form.Describe()
 	}
-	text := fmt.Sprintf("%s called by %q asks:\n%s\n", w.Step.GetName(), w.by.Path, forms.Quoted(q.GetMessage(), maxToolText))
+	return w.ask(&teamv1.Asked{
+		Kind: teamv1.Asked_KIND_INPUT, Roles: ask.Roles, ToolQuestion: q, ToolState: ask.State,
+		Message: &a2av1.Message{Parts: QuestionParts(&teamv1.Ask{Question: text, Options: form.Options()})},
+	}, ask.Expires)
+}
+
+// toolAsks says which tool of which agent asks what.
+func toolAsks(tool string, q *teamv1.ToolQuestion) string {
+	text := fmt.Sprintf("%s called by %q asks:\n%s\n", tool, q.GetBy(), forms.Quoted(q.GetMessage(), maxToolText))
 	if q.GetServer() != "" {
 		text = fmt.Sprintf("The MCP server %q, whose tool ", q.GetServer()) + text
 	} else {
@@ -57,15 +66,7 @@ func (w *Work) askForTool(ask *agent.ToolAsk) Result {
 	if q.GetUrl() != "" {
 		text += fmt.Sprintf("It wants you to open this address. Check it before you do, and give your data only there: %s\n", q.GetUrl())
 	}
-	return w.askPeople(ask, q, text+form.Describe(), form.Options())
-}
-
-// askPeople asks people a question in the words of text.
-func (w *Work) askPeople(ask *agent.ToolAsk, q *teamv1.ToolQuestion, text string, options []string) Result {
-	return w.ask(&teamv1.Asked{
-		Kind: teamv1.Asked_KIND_INPUT, Roles: ask.Roles, ToolQuestion: q, ToolState: ask.State,
-		Message: &a2av1.Message{Parts: QuestionParts(&teamv1.Ask{Question: text, Options: options})},
-	}, ask.Expires)
+	return text
 }
 
 // releaseTool ends the call of the step that the tool keeps open, if there is one.

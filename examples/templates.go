@@ -1,0 +1,9 @@
+package examples
+
+import "embed"
+
+// Templates are the examples with which a project of one's own can begin: a folder each, with a configuration, the script
+// of its model, and tests.
+//
+//go:embed coordinator workflow supervisor swarm
+var Templates embed.FS

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/agentteams/team-server/internal/scaffold"
+)
+
+// Init writes the files with which a project begins into a folder, and says what to do next. An empty template is the
+// default one, and an empty folder is that of the template's name.
+func (s *Shell) Init(template, folder string) error {
+	t, err := scaffold.Find(template)
+	if err != nil {
+		return UsageError{err}
+	}
+	if folder == "" {
+		folder = t.Name
+	}
+	names, err := scaffold.Write(t, folder)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		fmt.Fprintln(s.text(), filepath.Join(folder, name))
+	}
+	s.sayf("%s: %s. Next:", t.Name, t.About)
+	if filepath.Clean(folder) != "." {
+		s.sayf("  cd %s", folder)
+	}
+	s.sayf("  team-server test")
+	s.sayf("  team-server run %s %q", t.Team, t.Text)
+	s.sayf("  team-server dev     # serves it, with the Team Monitor")
+	return nil
+}

@@ -1,0 +1,112 @@
+// Package scaffold writes the files with which a project begins: a configuration, the script of its model, tests, and
+// what they need beside them.
+package scaffold
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentteams/team-server/api"
+	"github.com/agentteams/team-server/examples"
+	"github.com/agentteams/team-server/internal/config/source"
+)
+
+// Template is what a project can begin with.
+type Template struct {
+	Name string
+	// About says what it shows.
+	About string
+	// Team is a team of it, and Text a message for that team.
+	Team, Text string
+}
+
+// Templates returns the templates, the default one first.
+func Templates() []Template {
+	return []Template{
+		{"coordinator", "a leader, which is a model, calls specialists as tools", "analysis", "A kettle that calls you when it boils"},
+		{"workflow", "steps in order, some at the same time, one repeated, and one that asks a person", "release", "version 2"},
+		{"supervisor", "rules choose who works next, else a model", "newsroom", "Write about tides"},
+		{"swarm", "members hand over to each other", "helpdesk", "My invoice is wrong"},
+	}
+}
+
+// Find returns the template with a name; "" is the default one.
+func Find(name string) (Template, error) {
+	all := Templates()
+	if name == "" {
+		return all[0], nil
+	}
+	var names []string
+	for _, t := range all {
+		if t.Name == name {
+			return t, nil
+		}
+		names = append(names, t.Name)
+	}
+	return Template{}, fmt.Errorf("there is no template %q; %s", name, source.Suggest(name, names))
+}
+
+// environment is the content of .env.example.
+const environment = `# Copy this file to .env: dev, run, validate and test read it, serve does not.
+# The key of a model, for a file with: models: {real: {provider: openai, name: MODEL}}
+#OPENAI_API_KEY=
+# For another endpoint of the OpenAI API, such as http://127.0.0.1:11434/v1:
+#OPENAI_BASE_URL=
+`
+
+// realModel says in the configuration how to use a real model.
+const realModel = "  # A real model in its place: {provider: openai, name: MODEL}, with OPENAI_API_KEY in .env. See .env.example.\n"
+
+// Write writes the files of a template into a folder, which is made if it does not exist, and returns their names in
+// order. It changes no file that exists: the error names the first one, and then nothing was written.
+func Write(t Template, folder string) ([]string, error) {
+	files, err := t.files()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(folder, name)); !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("%s exists already; name a folder that has no such file, or remove it", filepath.Join(folder, name))
+		}
+	}
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(folder, name), files[name], 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// files returns the files of a template by name, as they are in a folder of their own.
+func (t Template) files() (map[string][]byte, error) {
+	files := map[string][]byte{".env.example": []byte(environment), "team.schema.json": api.TeamSchema, "test.schema.json": api.TestSchema}
+	for _, name := range []string{"team.yaml", "team.script.yaml", "team_test.yaml"} {
+		text, err := examples.Templates.ReadFile(path.Join(t.Name, name))
+		if err != nil {
+			return nil, err
+		}
+		own := strings.ReplaceAll(string(text), "$schema=../../api/schema/", "$schema=")
+		if name == "team.yaml" {
+			own = strings.Replace(own, "models:\n", "models:\n"+realModel, 1)
+			if !strings.HasPrefix(own, "# yaml-language-server") {
+				own = "# yaml-language-server: $schema=team.schema.json\n" + own
+			}
+		}
+		files[name] = []byte(own)
+	}
+	return files, nil
+}
