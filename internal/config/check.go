@@ -64,6 +64,9 @@ func (k *checker) check() {
 	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {
 		k.known(references.Reference{Kind: references.Agent, Name: id, By: "default_agent is", Path: []any{"server", "default_agent"}})
 	}
+	if id := k.Server.GetServer().GetOpenai().GetTitleModel(); id != "" {
+		k.known(references.Reference{Kind: references.Agent, Name: id, By: "title_model is", Path: []any{"server", "openai", "title_model"}})
+	}
 	k.cycles()
 	k.markUsed()
 	k.inheritance()

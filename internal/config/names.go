@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/internal/config/source"
 )
 
-// markUsed marks everything that is served: all teams, the default agent, agents that an addition
+// markUsed marks everything that is served: all teams, the default agent, that for titles, agents that an addition
 // defines, and what all of these refer to. If the file defines no teams, all agents are served.
 func (k *checker) markUsed() {
 	roots := sorted(k.Server.GetTeams())
@@ -22,8 +22,10 @@ func (k *checker) markUsed() {
 			roots = append(roots, id)
 		}
 	}
-	if id := k.Server.GetServer().GetDefaultAgent(); id != "" {
-		roots = append(roots, id)
+	for _, id := range []string{k.Server.GetServer().GetDefaultAgent(), k.Server.GetServer().GetOpenai().GetTitleModel()} {
+		if id != "" {
+			roots = append(roots, id)
+		}
 	}
 	for _, id := range references.Reach(k.Server, roots...) {
 		k.Used[id] = true

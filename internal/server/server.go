@@ -26,6 +26,7 @@ import (
 	"github.com/agentteams/team-server/internal/server/conn"
 	"github.com/agentteams/team-server/internal/server/grpcapi"
 	"github.com/agentteams/team-server/internal/server/httpapi"
+	"github.com/agentteams/team-server/internal/server/openai"
 	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
@@ -141,9 +142,13 @@ func New(config Config) (*Server, error) {
 	s.grpc = grpcapi.New(grpcapi.Config{
 		TLS: config.TLS, NoReflection: config.NoReflection, Ready: s.Ready, HealthInterval: config.HealthInterval, StallTime: config.StallTime, Log: config.Log,
 	}, s.chain, table)
+	var door *openai.Door
+	if of := config.Settings.Load().GetOpenai(); of != nil {
+		door = openai.New(openai.Config{Settings: of, StallTime: config.StallTime}, table)
+	}
 	var err error
 	s.http, err = httpapi.New(httpapi.Config{
-		TLS: config.TLS, SignIns: config.SignIns, Ready: s.Ready, Version: config.Version, StallTime: config.StallTime, Log: config.Log,
+		TLS: config.TLS, SignIns: config.SignIns, Ready: s.Ready, Version: config.Version, StallTime: config.StallTime, OpenAI: door, Log: config.Log,
 	}, s.chain, table)
 	return s, err
 }

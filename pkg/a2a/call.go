@@ -1,6 +1,10 @@
 package a2a
 
-import "context"
+import (
+	"context"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+)
 
 // A call carries, in its context, what the bindings know of it besides the request.
 type (
@@ -9,6 +13,7 @@ type (
 	cursorKey     struct{}
 	versionKey    struct{}
 	baseKey       struct{}
+	transcriptKey struct{}
 )
 
 // WithExtensions returns a context for a call that activates the protocol extensions with these
@@ -88,3 +93,27 @@ func baseOf(ctx context.Context) string {
 	url, _ := ctx.Value(baseKey{}).(string)
 	return url
 }
+
+// Transcript is what a client that keeps the conversation itself sends along with a message.
+type Transcript struct {
+	// Earlier holds the messages before the one that is sent, oldest first.
+	Earlier []*a2av1.Message
+	// Remember says that the context of the message is a conversation of the server: what the agent remembers of it
+	// takes the place of Earlier. Otherwise the agent remembers nothing of the context.
+	Remember bool
+}
+
+// WithTranscript returns a context for a SendMessage or SendStreamingMessage call of such a client. The answer is then always
+// a task.
+func WithTranscript(ctx context.Context, t Transcript) context.Context {
+	return context.WithValue(ctx, transcriptKey{}, &t)
+}
+
+// transcriptOf returns what WithTranscript has set, nil without.
+func transcriptOf(ctx context.Context) *Transcript {
+	t, _ := ctx.Value(transcriptKey{}).(*Transcript)
+	return t
+}
+
+// forgets reports whether the agent is not to remember the context.
+func (t *Transcript) forgets() bool { return t != nil && !t.Remember }

@@ -117,7 +117,11 @@ func (b *inbox) begins(ctx context.Context, who Caller, s *send) (n New, err err
 	if fresh {
 		acc.Message.ContextId = newID()
 	}
-	acc.Conversation = conversation(ctx, b.Conversations, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh)
+	script := transcriptOf(ctx)
+	acc.Conversation = conversation(ctx, b.Conversations, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh || script.forgets())
+	if script != nil && acc.GetConversation().GetHistory() != 0 { // the agent remembers what was said earlier
+		acc.History, acc.Branch = references, len(references) > 0
+	}
 	push, err := inlinePush(s)
 	if err != nil {
 		return n, err

@@ -133,7 +133,11 @@ func (b *inbox) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Cal
 	if run.GetDelegationId() != "" && s.question == "" {
 		s.question = run.GetDelegationId()
 	}
-	s.accepted.MayReplyDirectly = !req.GetConfiguration().GetReturnImmediately() && push == nil
+	script := transcriptOf(ctx)
+	if script != nil {
+		s.accepted.History = script.Earlier
+	}
+	s.accepted.MayReplyDirectly = !req.GetConfiguration().GetReturnImmediately() && push == nil && script == nil
 	return who, s, nil
 }
 

@@ -641,7 +641,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73, 0}
 }
 
 // Value is the word in the file.
@@ -755,7 +755,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75, 0}
 }
 
 // Value is the word in the file.
@@ -824,7 +824,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -5156,7 +5156,10 @@ type ServerSettings struct {
 	ShutdownTimeout *durationpb.Duration `protobuf:"bytes,49,opt,name=shutdown_timeout,json=shutdownTimeout,proto3" json:"shutdown_timeout,omitempty"`
 	// What traces contain, and whose traces requests continue. Environment variables whose names begin
 	// with OTEL_ say where traces are sent; without them no traces are recorded.
-	Tracing       *TracingSettings `protobuf:"bytes,50,opt,name=tracing,proto3" json:"tracing,omitempty"`
+	Tracing *TracingSettings `protobuf:"bytes,50,opt,name=tracing,proto3" json:"tracing,omitempty"`
+	// Serves agents and teams to clients of OpenAI's API, at /v1/chat/completions and /v1/models. Unset serves
+	// none.
+	Openai        *OpenAiDoor `protobuf:"bytes,51,opt,name=openai,proto3" json:"openai,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5394,6 +5397,69 @@ func (x *ServerSettings) GetTracing() *TracingSettings {
 	return nil
 }
 
+func (x *ServerSettings) GetOpenai() *OpenAiDoor {
+	if x != nil {
+		return x.Openai
+	}
+	return nil
+}
+
+// OpenAiDoor serves agents and teams to clients of OpenAI's API.
+type OpenAiDoor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Agent that gets the requests for titles, tags and follow-up questions which chat programs make on their own;
+	// unset passes them to the agent that they name.
+	TitleModel string `protobuf:"bytes,1,opt,name=title_model,json=titleModel,proto3" json:"title_model,omitempty"`
+	// A request whose caller disconnects cancels its task; false.
+	CancelOnDisconnect bool `protobuf:"varint,2,opt,name=cancel_on_disconnect,json=cancelOnDisconnect,proto3" json:"cancel_on_disconnect,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *OpenAiDoor) Reset() {
+	*x = OpenAiDoor{}
+	mi := &file_team_v1_config_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenAiDoor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenAiDoor) ProtoMessage() {}
+
+func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenAiDoor.ProtoReflect.Descriptor instead.
+func (*OpenAiDoor) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *OpenAiDoor) GetTitleModel() string {
+	if x != nil {
+		return x.TitleModel
+	}
+	return ""
+}
+
+func (x *OpenAiDoor) GetCancelOnDisconnect() bool {
+	if x != nil {
+		return x.CancelOnDisconnect
+	}
+	return false
+}
+
 // KeepSettings limits how long data outside of tasks is kept. Data that an unfinished task uses is never deleted.
 type KeepSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5411,7 +5477,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5423,7 +5489,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5436,7 +5502,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5475,7 +5541,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5487,7 +5553,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5500,7 +5566,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5540,7 +5606,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5552,7 +5618,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5565,7 +5631,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5604,7 +5670,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5616,7 +5682,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5629,7 +5695,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5658,7 +5724,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5670,7 +5736,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5683,7 +5749,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5706,7 +5772,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5718,7 +5784,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5731,7 +5797,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5768,7 +5834,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5780,7 +5846,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5793,7 +5859,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5840,7 +5906,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5852,7 +5918,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5865,7 +5931,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5882,7 +5948,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5894,7 +5960,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5907,7 +5973,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -5944,7 +6010,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5956,7 +6022,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5969,7 +6035,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -6052,7 +6118,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6064,7 +6130,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6077,7 +6143,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -6198,7 +6264,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6210,7 +6276,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6223,7 +6289,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6274,7 +6340,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6286,7 +6352,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6299,7 +6365,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6328,7 +6394,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6340,7 +6406,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6353,7 +6419,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6374,7 +6440,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6386,7 +6452,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6399,7 +6465,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6420,7 +6486,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6432,7 +6498,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6511,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6468,7 +6534,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6480,7 +6546,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6493,7 +6559,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6532,7 +6598,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6544,7 +6610,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6557,7 +6623,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Definition) GetId() string {
@@ -6614,7 +6680,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6626,7 +6692,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6639,7 +6705,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6686,7 +6752,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6698,7 +6764,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6711,7 +6777,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6744,7 +6810,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6756,7 +6822,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6769,7 +6835,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6791,7 +6857,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6803,7 +6869,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6816,7 +6882,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6863,7 +6929,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6875,7 +6941,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6888,7 +6954,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6923,7 +6989,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6935,7 +7001,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6948,7 +7014,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -7046,7 +7112,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7058,7 +7124,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7071,7 +7137,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -7119,7 +7185,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7131,7 +7197,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7144,7 +7210,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -7195,7 +7261,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7207,7 +7273,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7220,7 +7286,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7281,7 +7347,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7293,7 +7359,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7306,7 +7372,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7368,7 +7434,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7380,7 +7446,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7393,7 +7459,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7409,7 +7475,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7421,7 +7487,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7434,7 +7500,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -8075,7 +8141,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\x98&\n" +
+	"\x0f_strict_members\"\xcb&\n" +
 	"\x0eServerSettings\x12\x8f\x02\n" +
 	"\x04http\x18\x01 \x01(\tB\xfa\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')\xca\xf3\x18\x0e127.0.0.1:8080\xd0\xf3\x18\x01R\x04http\x12\xa2\x02\n" +
@@ -8124,7 +8190,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"drainDelay\x12\xd7\x01\n" +
 	"\x10shutdown_timeout\x181 \x01(\v2\x19.google.protobuf.DurationB\x90\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\x17server.shutdown_timeout\x123shutdown_timeout must be 1s to 10m; for example 20s\x1a1this >= duration('1s') && this <= duration('10m')\xca\xf3\x18\x0320sR\x0fshutdownTimeout\x128\n" +
-	"\atracing\x182 \x01(\v2\x18.team.v1.TracingSettingsB\x04\xd0\xf3\x18\x01R\atracing\x1aS\n" +
+	"\atracing\x182 \x01(\v2\x18.team.v1.TracingSettingsB\x04\xd0\xf3\x18\x01R\atracing\x121\n" +
+	"\x06openai\x183 \x01(\v2\x13.team.v1.OpenAiDoorB\x04\xd0\xf3\x18\x01R\x06openai\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc8\a\xbaH\xc4\a\x1a\xc8\x01\n" +
@@ -8132,7 +8199,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xe1\x01\n" +
 	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1ah!('*' in this.cors.origins) || size(this.auth.api_keys) + size(this.auth.jwt) + size(this.auth.mtls) > 0\x1a\xa0\x01\n" +
 	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\x1a\xb1\x01\n" +
-	"\x1eserver.metrics_beyond_loopback\x12Zmetrics_beyond_loopback needs an address for metrics; add metrics: HOST:PORT, or remove it\x1a3!this.metrics_beyond_loopback || this.metrics != ''\"\xe1\x03\n" +
+	"\x1eserver.metrics_beyond_loopback\x12Zmetrics_beyond_loopback needs an address for metrics; add metrics: HOST:PORT, or remove it\x1a3!this.metrics_beyond_loopback || this.metrics != ''\"\xf5\x01\n" +
+	"\n" +
+	"OpenAiDoor\x12\xb4\x01\n" +
+	"\vtitle_model\x18\x01 \x01(\tB\x92\x01\xbaH\x8e\x01\xba\x01\x8a\x01\n" +
+	"\x12openai.title_model\x12:title_model must be the id of an agent; for example titles\x1a8this == '' || this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\n" +
+	"titleModel\x120\n" +
+	"\x14cancel_on_disconnect\x18\x02 \x01(\bR\x12cancelOnDisconnect\"\xe1\x03\n" +
 	"\fKeepSettings\x12\xac\x01\n" +
 	"\rconversations\x18\x01 \x01(\v2\x19.google.protobuf.DurationBk\xbaHh\xba\x01e\n" +
 	"\x12keep.conversations\x127keep.conversations must be 1h or more; for example 168h\x1a\x16this >= duration('1h')R\rconversations\x12\x91\x01\n" +
@@ -8429,7 +8502,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_team_v1_config_proto_goTypes = []any{
 	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
 	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
@@ -8497,84 +8570,85 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),            // 63: team.v1.ToolStyle
 	(*SwarmConfig)(nil),          // 64: team.v1.SwarmConfig
 	(*ServerSettings)(nil),       // 65: team.v1.ServerSettings
-	(*KeepSettings)(nil),         // 66: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 67: team.v1.LogSettings
-	(*LogSampling)(nil),          // 68: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 69: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 70: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 71: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 72: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 73: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 74: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 75: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 76: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 77: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 78: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 79: team.v1.CardSettings
-	(*PushSettings)(nil),         // 80: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 81: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 82: team.v1.SigningKey
-	(*Definition)(nil),           // 83: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 84: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 85: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 86: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 87: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 88: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 89: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 90: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 91: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 92: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 93: team.v1.ApiKey
-	(*Permission)(nil),           // 94: team.v1.Permission
-	(*OidcConfig)(nil),           // 95: team.v1.OidcConfig
-	nil,                          // 96: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 97: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 98: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 99: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 100: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 101: team.v1.McpTool.EnvEntry
-	nil,                          // 102: team.v1.McpTool.EffectsEntry
-	nil,                          // 103: team.v1.McpTool.HeadersEntry
-	nil,                          // 104: team.v1.OAuthClient.ParamsEntry
-	nil,                          // 105: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 106: team.v1.Definition.ScriptsEntry
-	nil,                          // 107: team.v1.Definition.SchemasEntry
-	nil,                          // 108: team.v1.Definition.AccountsEntry
-	(*durationpb.Duration)(nil),  // 109: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 110: google.protobuf.Struct
-	(*Skill)(nil),                // 111: team.v1.Skill
-	(*Limits)(nil),               // 112: team.v1.Limits
-	(*Retry)(nil),                // 113: team.v1.Retry
-	(OnLimit_Value)(0),           // 114: team.v1.OnLimit.Value
+	(*OpenAiDoor)(nil),           // 66: team.v1.OpenAiDoor
+	(*KeepSettings)(nil),         // 67: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 68: team.v1.LogSettings
+	(*LogSampling)(nil),          // 69: team.v1.LogSampling
+	(*TracingSettings)(nil),      // 70: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 71: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 72: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 73: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 74: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 75: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 76: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 77: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 78: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 79: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 80: team.v1.CardSettings
+	(*PushSettings)(nil),         // 81: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 82: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 83: team.v1.SigningKey
+	(*Definition)(nil),           // 84: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 85: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 86: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 87: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 88: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 89: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 90: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 91: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 92: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 93: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 94: team.v1.ApiKey
+	(*Permission)(nil),           // 95: team.v1.Permission
+	(*OidcConfig)(nil),           // 96: team.v1.OidcConfig
+	nil,                          // 97: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 98: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 99: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 100: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 101: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 102: team.v1.McpTool.EnvEntry
+	nil,                          // 103: team.v1.McpTool.EffectsEntry
+	nil,                          // 104: team.v1.McpTool.HeadersEntry
+	nil,                          // 105: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 106: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 107: team.v1.Definition.ScriptsEntry
+	nil,                          // 108: team.v1.Definition.SchemasEntry
+	nil,                          // 109: team.v1.Definition.AccountsEntry
+	(*durationpb.Duration)(nil),  // 110: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 111: google.protobuf.Struct
+	(*Skill)(nil),                // 112: team.v1.Skill
+	(*Limits)(nil),               // 113: team.v1.Limits
+	(*Retry)(nil),                // 114: team.v1.Retry
+	(OnLimit_Value)(0),           // 115: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	96,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	97,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	98,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	99,  // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	97,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	98,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	99,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	100, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	65,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	109, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	110, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	110, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	100, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	111, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	101, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	109, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	109, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	101, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	102, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	110, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	110, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	102, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	103, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	24,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
 	23,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	103, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	104, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
 	41,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
 	0,   // 20: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
-	109, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	109, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	109, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	109, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	111, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	112, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	110, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	110, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	110, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	110, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	112, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	113, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	34,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	36,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	37,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -8585,7 +8659,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	2,   // 34: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
 	16,  // 35: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
 	27,  // 36: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	111, // 37: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	112, // 37: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	33,  // 38: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	33,  // 39: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	33,  // 40: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -8593,12 +8667,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	35,  // 42: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	39,  // 43: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	40,  // 44: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	109, // 45: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	110, // 45: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	4,   // 46: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	40,  // 47: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	109, // 48: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	110, // 48: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	41,  // 49: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
-	104, // 50: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	105, // 50: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
 	45,  // 51: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	47,  // 52: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	50,  // 53: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -8609,13 +8683,13 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	32,  // 58: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	31,  // 59: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	43,  // 60: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	112, // 61: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	113, // 61: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	29,  // 62: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	3,   // 63: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	27,  // 64: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
 	44,  // 65: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	109, // 66: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	113, // 67: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	110, // 66: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	114, // 67: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	5,   // 68: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	20,  // 69: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	43,  // 70: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -8625,74 +8699,75 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	6,   // 74: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	51,  // 75: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	52,  // 76: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	109, // 77: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	110, // 77: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	7,   // 78: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	56,  // 79: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	57,  // 80: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	54,  // 81: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	109, // 82: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	113, // 83: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	110, // 82: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	114, // 83: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	59,  // 84: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	9,   // 85: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	8,   // 86: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	114, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	115, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	6,   // 88: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	111, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	112, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
 	16,  // 90: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
-	87,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	84,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	109, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	80,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	81,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	85,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	78,  // 97: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	79,  // 98: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	105, // 99: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	74,  // 100: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	75,  // 101: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	72,  // 102: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	70,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	66,  // 104: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	67,  // 105: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	109, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	109, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	69,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	109, // 109: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	109, // 110: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	109, // 111: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	68,  // 112: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	71,  // 113: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	10,  // 114: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	76,  // 115: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	77,  // 116: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	82,  // 117: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	14,  // 118: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	106, // 119: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	107, // 120: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	108, // 121: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
-	11,  // 122: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	93,  // 123: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	95,  // 124: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	89,  // 125: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 126: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	92,  // 127: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	109, // 128: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	91,  // 129: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 130: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	90,  // 131: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 132: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 133: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 134: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 135: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 136: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	42,  // 137: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 138: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	76,  // 139: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	140, // [140:140] is the sub-list for method output_type
-	140, // [140:140] is the sub-list for method input_type
-	140, // [140:140] is the sub-list for extension type_name
-	140, // [140:140] is the sub-list for extension extendee
-	0,   // [0:140] is the sub-list for field type_name
+	88,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	85,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	110, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	81,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	82,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	86,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	79,  // 97: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	80,  // 98: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	106, // 99: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	75,  // 100: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	76,  // 101: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	73,  // 102: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	71,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	67,  // 104: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	68,  // 105: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	110, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	110, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	70,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	66,  // 109: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
+	110, // 110: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	110, // 111: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	110, // 112: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	69,  // 113: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	72,  // 114: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 115: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	77,  // 116: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	78,  // 117: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	83,  // 118: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 119: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	107, // 120: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	108, // 121: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	109, // 122: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 123: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	94,  // 124: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	96,  // 125: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	90,  // 126: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 127: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	93,  // 128: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	110, // 129: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	92,  // 130: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 131: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	91,  // 132: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 133: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 134: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 135: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 136: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 137: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	42,  // 138: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 139: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	77,  // 140: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	141, // [141:141] is the sub-list for method output_type
+	141, // [141:141] is the sub-list for method input_type
+	141, // [141:141] is the sub-list for extension type_name
+	141, // [141:141] is the sub-list for extension extendee
+	0,   // [0:141] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8726,20 +8801,20 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[71].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[72].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   95,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -156,7 +156,7 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if err := c.in.checkVersion(); err != nil && !c.in.V03 && !c.in.Open {
 		return nil, err
 	}
-	if c.in.Settings.GetProtocol().GetRequireTeamRun() && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
+	if c.in.Settings.GetProtocol().GetRequireTeamRun() && !c.in.translated && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
 		return nil, a2a.ExtensionSupportRequired(a2a.TeamRunURI)
 	}
 	levels, err := c.in.levels()

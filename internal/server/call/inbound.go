@@ -27,6 +27,7 @@ const (
 	GRPC    = "grpc"
 	REST    = "rest"
 	JSONRPC = "jsonrpc"
+	OpenAI  = "openai"
 )
 
 // Inbound holds the headers or metadata of a call that the server uses. It is read once,
@@ -53,6 +54,7 @@ type Inbound struct {
 	V03           bool   // the call uses A2A 0.3
 	AtAgent       bool   // JSON-RPC at the URL of an agent, without /rpc
 	Notified      bool   // a JSON-RPC notification, which gets no response
+	translated    bool   // a client of another protocol calls, which knows no extensions
 	// Held is the memory that the call holds; nil if that is not limited.
 	Held *held
 	// Received is called when the message of a gRPC call has been received; nil if that does not matter.
@@ -63,6 +65,13 @@ type Inbound struct {
 
 // BaseURL returns the URL of the server as the caller sees it, "" if unknown.
 func (in *Inbound) BaseURL() string { return cmp.Or(in.Base, in.Settings.BaseURL) }
+
+// Translated returns the context of a call for which a client of another protocol than A2A has sent a request.
+func Translated(ctx context.Context) context.Context {
+	to := *InboundOf(ctx)
+	to.Version, to.extensions, to.Cursor, to.translated = []string{a2a.ProtocolVersion}, nil, nil, true
+	return WithInbound(ctx, &to)
+}
 
 // Ender is what streams of grpc-go have: it ends a call with a status. A later one is not sent.
 type Ender interface{ WriteStatus(*status.Status) error }

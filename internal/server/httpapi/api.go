@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/openai"
 	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/wire"
 )
@@ -34,7 +35,9 @@ type Config struct {
 	Ready     func() error
 	Version   string
 	StallTime time.Duration
-	Log       *zap.Logger
+	// OpenAI is the door for clients of OpenAI's API; nil serves none.
+	OpenAI *openai.Door
+	Log    *zap.Logger
 }
 
 // API has the bindings over HTTP, REST and JSON-RPC, and the pages.
@@ -52,7 +55,10 @@ type API struct {
 	server  *http.Server
 }
 
-func bindingOf(r *http.Request) string {
+func (s *API) bindingOf(r *http.Request) string {
+	if s.config.OpenAI != nil && openai.Serves(r.URL.Path) {
+		return call.OpenAI
+	}
 	if _, ok := rpcAt(r); ok || strings.HasSuffix(r.URL.Path, "/rpc") {
 		return call.JSONRPC
 	}
@@ -115,9 +121,14 @@ func (s *API) failWith(w http.ResponseWriter, r *http.Request, st *status.Status
 	if _, read := r.Body.(*body); !read && r.ContentLength != 0 {
 		closeUnread(w, r)
 	}
+	binding := s.bindingOf(r)
+	if binding == call.OpenAI {
+		openai.Refuse(w, st, httpStatus)
+		return
+	}
 	render, media := wire.RESTError, replyType(r)
 	switch {
-	case bindingOf(r) == call.JSONRPC:
+	case binding == call.JSONRPC:
 		render, media = rpcRefusal, wire.TypeJSON
 	case isContract(r):
 		render, media = wire.ContractError, wire.TypeJSON

@@ -80,7 +80,7 @@ func (s *API) newHTTP() (*http.Server, error) {
 func (s *API) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer readRest(w, r)
-	in := s.chain.NewInbound(bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
+	in := s.chain.NewInbound(s.bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
 	w, finish := s.recordHTTP(w, r, in)
 	defer finish()
 	if in.Settings.GetPublicUrl() == "" {

@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"net/http"
 	"net/url"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/openai"
 )
 
 func (s *API) routes() []route {
@@ -30,6 +32,7 @@ func (s *API) routes() []route {
 	routes = append(routes, s.pages.routes()...)
 	routes = append(routes, s.collaborationRoutes()...)
 	routes = append(routes, s.boardRoutes()...)
+	routes = append(routes, openAIRoutes(s.config.OpenAI)...)
 	const agents = "/team/v1/agents/{agent_id}"
 	return append(routes,
 		route{"POST", agents + ":processStream", restStream(s, teamv1.AgentService_ProcessStream_FullMethodName,
@@ -92,6 +95,19 @@ func (s *API) boardRoutes() (routes []route) {
 	}
 	for _, verb := range []string{"claim", "update", "complete", "fail", "cancel"} {
 		routes = append(routes, route{"GET", "/team/v1/teams/{team_id}/board/items/{item_id}:" + verb, s.wrongMethod})
+	}
+	return routes
+}
+
+// openAIRoutes returns the routes of the door for clients of OpenAI's API, none without it.
+func openAIRoutes(door *openai.Door) (routes []route) {
+	if door == nil {
+		return nil
+	}
+	for _, of := range door.Routes() {
+		routes = append(routes, route{of.Method, of.Path, func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+			of.Serve(w, r, params, bodyOf(r))
+		}})
 	}
 	return routes
 }

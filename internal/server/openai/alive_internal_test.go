@@ -1,0 +1,62 @@
+package openai
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// TestPlainCallsStayAlive: while a plain call waits it sends blanks, but nothing before it can no longer be refused by a status.
+func TestPlainCallsStayAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		p := &patient{w: w}
+		p.begin()
+		time.Sleep(refusalTime - time.Second)
+		if w.Flushed || w.Body.Len() > 0 {
+			t.Errorf("%q is sent too early", w.Body)
+		}
+		time.Sleep(310 * time.Second)
+		if !p.stop() || w.Header().Get("Content-Type") != "application/json" || w.Code != http.StatusOK {
+			t.Errorf("got %d %v", w.Code, w.Header())
+		}
+		if n := w.Body.Len(); strings.TrimSpace(w.Body.String()) != "" || n < 310/100 {
+			t.Errorf("%d bytes %q", n, w.Body)
+		}
+		n := w.Body.Len()
+		time.Sleep(time.Hour)
+		if w.Body.Len() != n {
+			t.Error("it goes on after the end")
+		}
+	})
+}
+
+// TestStreamsStayAlive: a stream without a text sends chunks with an empty delta, of which all clients know that it is alive.
+func TestStreamsStayAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := httptest.NewRecorder()
+		c := &chunks{head: completion{ID: "x", Object: "chat.completion.chunk", Created: 1, Model: "m"}}
+		c.begin = func() *wire.EventWriter { return wire.NewEventWriter(w, time.Minute, func(error) {}) }
+		c.timer = time.AfterFunc(refusalTime, c.alive)
+		time.Sleep(refusalTime - time.Second)
+		if w.Flushed || w.Body.Len() > 0 {
+			t.Errorf("%q is sent too early", w.Body)
+		}
+		time.Sleep(310 * time.Second)
+		if !c.stop() {
+			t.Error("the stream has not begun")
+		}
+		c.events.Close()
+		const empty = `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":null}]}`
+		if n := strings.Count(w.Body.String(), empty); n < 310/100 || !strings.Contains(w.Body.String(), `"delta":{"role":"assistant","content":""}`) {
+			t.Errorf("%d empty chunks in %s", n, w.Body)
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package openai
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/url"
+	"path"
+	"strings"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// chatRequest has what the door uses of a request for a chat completion. Other fields are ignored.
+type chatRequest struct {
+	Model    string    `json:"model"`
+	Messages []message `json:"messages"`
+	Stream   bool      `json:"stream"`
+	Options  struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	User     string         `json:"user"`
+	Metadata map[string]any `json:"metadata"`
+}
+
+// message is a message of a chat.
+type message struct {
+	Role    string  `json:"role"`
+	Content content `json:"content"`
+}
+
+// content is the content of a message: a text or a list of parts.
+type content []*a2av1.Part
+
+// piece is a part of a message.
+type piece struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Refusal  string `json:"refusal"`
+	ImageURL link   `json:"image_url"`
+	File     file   `json:"file"`
+	Audio    struct {
+		Data   string `json:"data"`
+		Format string `json:"format"`
+	} `json:"input_audio"`
+}
+
+// file is a file in a message.
+type file struct {
+	Name string `json:"filename"`
+	Data string `json:"file_data"`
+	ID   string `json:"file_id"`
+}
+
+// link is an URL, as a text or in an object.
+type link string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *link) UnmarshalJSON(b []byte) error {
+	var in struct {
+		URL string `json:"url"`
+	}
+	if err := json.Unmarshal(b, (*string)(l)); err == nil {
+		return nil
+	}
+	err := json.Unmarshal(b, &in)
+	*l = link(in.URL)
+	return err
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *content) UnmarshalJSON(b []byte) error {
+	var text *string
+	if json.Unmarshal(b, &text) == nil {
+		*c = nil
+		if text != nil && *text != "" {
+			*c = content{textPart(*text)}
+		}
+		return nil
+	}
+	var pieces []piece
+	if err := json.Unmarshal(b, &pieces); err != nil {
+		return errors.New("content must be a text or a list of parts")
+	}
+	for i := range pieces {
+		p, err := pieces[i].part()
+		if err != nil {
+			return err
+		}
+		if p != nil {
+			*c = append(*c, p)
+		}
+	}
+	return nil
+}
+
+func textPart(text string) *a2av1.Part { return &a2av1.Part{Content: &a2av1.Part_Text{Text: text}} }
+
+// part returns a part of a message as one of A2A, nil for an empty one and for one of an unknown type.
+func (p *piece) part() (*a2av1.Part, error) {
+	switch {
+	case p.ImageURL != "":
+		return filePart("", "image/png", string(p.ImageURL))
+	case p.File.Data != "":
+		return filePart(p.File.Name, mime.TypeByExtension(path.Ext(p.File.Name)), p.File.Data)
+	case p.File.ID != "":
+		return nil, errors.New("file_id is not supported; send the file as file_data")
+	case p.Audio.Data != "":
+		return filePart("audio."+p.Audio.Format, "audio/"+p.Audio.Format, p.Audio.Data)
+	case p.Text+p.Refusal != "":
+		return textPart(p.Text + p.Refusal), nil
+	}
+	return nil, nil //nolint:nilnil // nothing of the part is for the agent
+}
+
+// filePart returns a file whose data is a data URL, the URL of the file, or base64. media is its type if the data does not say.
+func filePart(name, media, data string) (*a2av1.Part, error) {
+	if u, err := url.Parse(data); err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" {
+		return &a2av1.Part{Content: &a2av1.Part_Url{Url: data}, Filename: name, MediaType: media}, nil
+	}
+	if rest, ok := strings.CutPrefix(data, "data:"); ok {
+		head, body, found := strings.Cut(rest, ",")
+		kind, encoded := strings.CutSuffix(head, ";base64")
+		if !found || !encoded {
+			return nil, errors.New("a data URL must be data:TYPE;base64,DATA")
+		}
+		if kind != "" {
+			media = kind
+		}
+		data = body
+	}
+	if m, _, err := mime.ParseMediaType(media); err == nil {
+		media = m
+	} else {
+		media = "application/octet-stream"
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(data))
+	if err != nil {
+		return nil, errors.New("a file must be base64 or a data URL")
+	}
+	return &a2av1.Part{Content: &a2av1.Part_Raw{Raw: raw}, Filename: name, MediaType: media}, nil
+}
+
+// readChat reads a request for a chat completion.
+func readChat(body []byte) (*chatRequest, error) {
+	req := &chatRequest{}
+	if err := decode(body, req); err != nil {
+		return nil, err
+	}
+	switch {
+	case req.Model == "":
+		return nil, wire.Invalid("model", "is required; it is the id of an agent or a team, see /v1/models")
+	case len(req.Messages) == 0:
+		return nil, wire.Invalid("messages", "must have at least one message")
+	}
+	return req, nil
+}
+
+// decode decodes the body of a request within the bounds of all bindings.
+func decode(body []byte, to any) error {
+	if err := wire.ScanJSON(body); err != nil {
+		return wire.Invalid("", err.Error())
+	}
+	err := json.Unmarshal(body, to)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong):
+		return wire.Invalid(wrong.Field, "must not be a "+wrong.Value)
+	case err != nil:
+		return wire.Invalid("", fmt.Sprintf("cannot be read: %.200s", err))
+	}
+	return nil
+}

@@ -1,0 +1,291 @@
+package openai
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// turn is what a request asks of an agent.
+type turn struct {
+	model    string
+	messages []message // without those of the system
+	system   []message
+	key      string // names the conversation; "" if only the history does
+	context  string // context of a new task
+	digest   string // tells a request that is posted again from others
+	retry    retry
+}
+
+// retry says what a client tells about whether it has posted a request before.
+type retry int
+
+const (
+	unsaid retry = iota
+	first
+	repeated
+)
+
+// turnOf returns what a chat request asks.
+func (d *Door) turnOf(h http.Header, req *chatRequest, body []byte) (*turn, error) {
+	t := &turn{model: modelID(req.Model), key: conversationKey(h, req), retry: retryOf(h)}
+	for _, m := range req.Messages {
+		if m.Role == "system" || m.Role == "developer" {
+			t.system = append(t.system, m)
+		} else {
+			t.messages = append(t.messages, m)
+		}
+	}
+	if t.isTitle() {
+		t.key, t.model = "", cmp.Or(d.config.Settings.GetTitleModel(), t.model)
+	}
+	if len(t.last()) == 0 {
+		return nil, wire.Invalid("messages", "must end with a message of the user that has content")
+	}
+	if t.context = t.key; t.key == "" {
+		t.context = historyContext(t.model, t.messages)
+	}
+	t.digest = digest(t.context, h.Get("X-OpenWebUI-User-Id"), h.Get("Idempotency-Key"), string(body))
+	return t, nil
+}
+
+// conversationKey returns the context of the conversation that a request names, "" if it names none.
+func conversationKey(h http.Header, req *chatRequest) string {
+	named, _ := req.Metadata["conversation_id"].(string)
+	if id := cmp.Or(h.Get("X-Conversation-Id"), named); id != "" {
+		return id
+	}
+	for _, name := range []string{"X-Session-Id", "Session-Id", "X-OpenWebUI-Chat-Id"} {
+		if id := h.Get(name); id != "" {
+			return "oai-" + digest(name, id)
+		}
+	}
+	if req.User != "" {
+		return "oai-" + digest("user", req.User)
+	}
+	return ""
+}
+
+// retryOf returns what the SDKs of OpenAI say in a header of theirs. A key of the client's own counts as a repeat, because it
+// is part of the digest.
+func retryOf(h http.Header) retry {
+	switch n := h.Get("X-Stainless-Retry-Count"); {
+	case h.Get("Idempotency-Key") != "":
+		return repeated
+	case n == "":
+		return unsaid
+	case n == "0":
+		return first
+	}
+	return repeated
+}
+
+// historyContext returns the context of a conversation that only its messages name. No agent remembers anything of it.
+func historyContext(model string, list []message) string {
+	texts := []string{"history", model}
+	for _, m := range list {
+		texts = append(texts, m.Role, strings.TrimSpace(m.text()))
+		for _, p := range m.Content {
+			if _, ok := p.GetContent().(*a2av1.Part_Text); !ok {
+				b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(p) // it was decoded from JSON
+				texts = append(texts, string(b))
+			}
+		}
+	}
+	return "oai-" + digest(texts...)
+}
+
+// digest returns a digest of texts, in 40 characters that an id may have.
+func digest(texts ...string) string {
+	h := sha256.New()
+	for _, t := range texts {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(t), t) // a hash never fails
+	}
+	return hex.EncodeToString(h.Sum(nil)[:20])
+}
+
+// text returns the text of a message.
+func (m message) text() string { return agent.Text(&a2av1.Message{Parts: m.Content}) }
+
+// answered returns the number of messages up to the last one of the assistant.
+func answered(list []message) int {
+	for i, m := range slices.Backward(list) {
+		if m.Role == "assistant" {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// last returns the parts of the messages that the assistant has not answered.
+func (t *turn) last() (parts []*a2av1.Part) {
+	for _, m := range t.messages[answered(t.messages):] {
+		parts = append(parts, m.Content...)
+	}
+	return parts
+}
+
+// maxEarlier is how many of the earlier messages go along.
+const maxEarlier = 100
+
+// earlier returns the messages before the last ones: those of the system, and then what was said.
+func (t *turn) earlier() []*a2av1.Message {
+	said := t.messages[:answered(t.messages)]
+	var list []*a2av1.Message
+	for _, m := range slices.Concat(t.system, said[max(0, len(said)-maxEarlier):]) {
+		if len(m.Content) == 0 { // only calls of tools
+			continue
+		}
+		role := a2av1.Role_ROLE_USER
+		if m.Role == "assistant" {
+			role = a2av1.Role_ROLE_AGENT
+		}
+		list = append(list, &a2av1.Message{MessageId: fmt.Sprintf("earlier-%d", len(list)+1), Role: role, Parts: m.Content})
+	}
+	return list
+}
+
+// titleMarks are the beginnings of texts by which chat programs ask for titles, tags and follow-up questions: Open WebUI,
+// opencode, LibreChat.
+var titleMarks = []string{"### Task:", "Generate a title for this conversation", "Provide a concise, 5-word-or-less title", "You are a title generator"}
+
+// isTitle reports whether a chat program asks on its own, and not its user.
+func (t *turn) isTitle() bool {
+	if answered(t.messages) > 0 || len(t.messages) > 2 {
+		return false
+	}
+	begins := func(m message) bool {
+		text := strings.TrimSpace(m.text())
+		return slices.ContainsFunc(titleMarks, func(mark string) bool { return strings.HasPrefix(text, mark) })
+	}
+	return slices.ContainsFunc(t.messages, begins) || slices.ContainsFunc(t.system, begins)
+}
+
+// place is where the message of a turn goes.
+type place struct {
+	message string // its id
+	context string
+	task    string // the task that it answers, "" for a new one
+}
+
+// moment is for how long after its end a task is the answer to a request that is posted again.
+const moment = 30 * time.Second
+
+// place finds the task that a request is about: the one that it began when it was posted before, or the one whose question it
+// answers. Otherwise it begins a new one.
+func (d *Door) place(ctx context.Context, t *turn) (place, error) {
+	fresh := place{message: "oai-" + t.digest + "-" + uuid.NewString(), context: t.context}
+	if t.key != "" || t.retry != first {
+		tasks, err := d.inContext(ctx, t, t.context)
+		if err != nil {
+			return fresh, err
+		}
+		if at, ok := d.before(ctx, t, tasks); ok {
+			return at, nil
+		}
+		if t.key != "" && len(tasks) > 0 && taskstate.Interrupted(tasks[0].GetStatus().GetState()) {
+			return place{fresh.message, t.context, tasks[0].GetId()}, nil
+		}
+	}
+	if t.key != "" {
+		return fresh, nil
+	}
+	return d.asked(ctx, t, fresh)
+}
+
+// maxQuestions is how many questions in a row a conversation without a key may have.
+const maxQuestions = 16
+
+// asked finds the task whose question a turn without a key answers: the last message of the assistant is that question.
+func (d *Door) asked(ctx context.Context, t *turn, fresh place) (place, error) {
+	n := answered(t.messages)
+	for range maxQuestions {
+		if n == 0 {
+			break
+		}
+		tasks, err := d.inContext(ctx, t, historyContext(t.model, t.messages[:n-1]))
+		if err != nil {
+			return fresh, err
+		}
+		if at, ok := d.before(ctx, t, tasks); ok {
+			return at, nil
+		}
+		said := strings.TrimSpace(t.messages[answered(t.messages)-1].text())
+		for _, task := range tasks {
+			if taskstate.Interrupted(task.GetStatus().GetState()) && strings.HasSuffix(said, strings.TrimSpace(question(task.GetStatus().GetMessage()))) {
+				return place{fresh.message, task.GetContextId(), task.GetId()}, nil
+			}
+		}
+		if len(tasks) > 0 {
+			break
+		}
+		n = answered(t.messages[:n-1])
+	}
+	return fresh, nil
+}
+
+// inContext returns the latest tasks of the caller in a context.
+func (d *Door) inContext(ctx context.Context, t *turn, id string) ([]*a2av1.Task, error) {
+	page, err := d.tasks.ListTasks(ctx, &a2av1.ListTasksRequest{Tenant: t.model, ContextId: id, PageSize: proto.Int32(5)})
+	return page.GetTasks(), err
+}
+
+// before returns where a turn went when it was posted before. A client that says nothing of it posts a request again if it has
+// got no answer: its connection has ended while the task was running, or a moment before.
+func (d *Door) before(ctx context.Context, t *turn, tasks []*a2av1.Task) (at place, ok bool) {
+	if t.retry == first {
+		return at, false
+	}
+	for _, task := range tasks {
+		for i, m := range task.GetHistory() {
+			if !strings.HasPrefix(m.GetMessageId(), "oai-"+t.digest+"-") {
+				continue
+			}
+			if t.retry == unsaid && (stale(task) || d.open.have(ctx, m.GetMessageId())) {
+				break
+			}
+			at = place{message: m.GetMessageId(), context: task.GetContextId()}
+			if i > 0 {
+				at.task = task.GetId()
+			}
+			return at, true
+		}
+	}
+	return at, false
+}
+
+// stale reports whether a task has ended so long ago, or in such a way, that the same request asks for a new one.
+func stale(task *a2av1.Task) bool {
+	state := task.GetStatus().GetState()
+	switch {
+	case state == a2av1.TaskState_TASK_STATE_COMPLETED, taskstate.Interrupted(state):
+		return time.Since(task.GetStatus().GetTimestamp().AsTime()) > moment
+	}
+	return taskstate.Final(state)
+}
+
+// send returns the call that a turn is, with its context.
+func (t *turn) send(ctx context.Context, at place) (context.Context, *a2av1.SendMessageRequest) {
+	ctx = a2a.WithTranscript(ctx, a2a.Transcript{Earlier: t.earlier(), Remember: t.key != ""})
+	return ctx, &a2av1.SendMessageRequest{
+		Tenant: t.model,
+		Message: &a2av1.Message{
+			MessageId: at.message, ContextId: at.context, TaskId: at.task, Role: a2av1.Role_ROLE_USER, Parts: t.last(),
+		},
+	}
+}
