@@ -28,6 +28,8 @@ type checker struct {
 	gaps     []source.Missing
 	uses     map[string][]references.Reference // by agent or team
 	presumed map[string][]string               // by team: the agents that misspelled members were probably meant to be
+	// endpoints are those of models whose provider was the name of one, by model.
+	endpoints map[string]endpoint
 }
 
 // at returns the place of a value of the file.
@@ -44,6 +46,7 @@ func (k *checker) check() {
 		a.FaultEmpty("auth")
 		auth.Check(k.Server.GetServer().GetAuth(), a.Report)
 	}
+	k.nameEndpoints()
 	k.models()
 	k.addresses()
 	k.tools()

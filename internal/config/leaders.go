@@ -24,7 +24,7 @@ func (k *checker) leaders() {
 			continue
 		}
 		a := k.Server.GetAgents()[l.GetAgent()]
-		k.leads(at, l.GetAgent(), a)
+		leads(at, l.GetAgent(), a)
 		if i := slices.IndexFunc(t.GetMembers(), func(m *teamv1.MemberConfig) bool { return m.GetAgent() == l.GetAgent() }); i >= 0 {
 			k.at("teams", id, "members", i).Fault(fmt.Sprintf("%q leads the team, and cannot be a member of it too", l.GetAgent()), "remove it from members")
 		}
@@ -33,7 +33,7 @@ func (k *checker) leaders() {
 }
 
 // leads reports an agent that cannot lead a team, nil being a team, and keys of it that would not apply to the leader.
-func (k *checker) leads(at source.Place, id string, a *teamv1.AgentConfig) {
+func leads(at source.Place, id string, a *teamv1.AgentConfig) {
 	if a == nil || Kind(a) != "model" || a.GetModel() == "" {
 		at.Fault(fmt.Sprintf("%q cannot lead a team, because it has no model", id), "name an agent with a model, or write coordinator: {model: NAME, instructions: TEXT}")
 		return

@@ -15,19 +15,21 @@ func TestWhatPeopleWrite(t *testing.T) {
 	agent := func(keys string) string { return models + "agents: {a: {description: d, model: m, " + keys + "}}\n" }
 	team := func(keys string) string { return models + agents + "teams: {t: {" + keys + "}}\n" }
 	for name, c := range map[string]struct{ text, want string }{
-		"system_prompt":       {agent("system_prompt: Be brief."), `team.yaml:3:40  unknown key "system_prompt" (did you mean "instructions"?)`},
-		"systemPrompt":        {agent("systemPrompt: Be brief."), `team.yaml:3:40  unknown key "systemPrompt" (did you mean "instructions"?)`},
-		"temperature":         {agent("temperature: 0.2"), `team.yaml:3:40  unknown key "temperature" (write settings: {temperature: VALUE})`},
-		"mcpServers":          {models + agents + "mcpServers: {x: {command: npx}}\n", `team.yaml:4:1  unknown key "mcpServers" (write tools: {NAME: `},
-		"mode":                {team("mode: supervisor, members: [{agent: a}]"), `team.yaml:4:13  unknown key "mode" (remove it: the mode is the key supervisor, `},
-		"args":                {models + agents + "tools: {x: {mcp: {command: [npx], args: [-y, x]}}}\n", `team.yaml:4:35  unknown key "args" (write the arguments after the program: command: [PROGRAM, ARGUMENT])`},
-		"a model by its name": {"version: v1\nagents: {a: {model: gpt-4o, instructions: i}}\n", `team.yaml:2:21  agent "a" uses model "gpt-4o", which is not defined (no models are defined; `},
-		"ollama":              {"version: v1\nmodels: {m: {provider: ollama, name: n}}\nagents: {a: {model: m, instructions: i}}\n", `team.yaml:2:24  provider "ollama" is unknown (write provider: openai and base_url: http://127.0.0.1:11434/v1)`},
-		"model of a model":    {"version: v1\nmodels: {g: {provider: openai, model: gpt-4o, api_key: hushhush}}\nagents: {a: {model: g, instructions: i}}\n", `team.yaml:2:32  unknown key "model" (did you mean "name"?)`},
-		"a command as a text": {models + agents + "tools: {x: {mcp: {command: 'npx -y x'}}}\n", `team.yaml:4:28  expected a list, got text (write command: [npx, -y, x])`},
-		"a key as it is":      {models + agents + "server: {auth: {api_keys: [{name: ann, key: sesame}]}}\n", `team.yaml:4:40  unknown key "key" (keys are stored as SHA-256: write sha256: `},
-		"one equals sign":     {team("members: [{agent: a}], supervisor: {rules: [{id: x, when: 'turn = 1', finish: a}]}"), `team.yaml:4:77  rule "x": = is not an operator (write == for equal)`},
-		"a question mark":     {models + agents + "teams:\n  t:\n    workflow:\n      steps:\n        - {id: s, agent: a}\n        - {id: q, human: {question: ok?, options: [yes, no]}}\n", `team.yaml:9:9  expected a comma or the closing bracket (write a comma between entries, close each bracket, and put text with : ? `},
+		"system_prompt":             {agent("system_prompt: Be brief."), `team.yaml:3:40  unknown key "system_prompt" (did you mean "instructions"?)`},
+		"systemPrompt":              {agent("systemPrompt: Be brief."), `team.yaml:3:40  unknown key "systemPrompt" (did you mean "instructions"?)`},
+		"temperature":               {agent("temperature: 0.2"), `team.yaml:3:40  unknown key "temperature" (write settings: {temperature: VALUE})`},
+		"mcpServers":                {models + agents + "mcpServers: {x: {command: npx}}\n", `team.yaml:4:1  unknown key "mcpServers" (write tools: {NAME: `},
+		"mode":                      {team("mode: supervisor, members: [{agent: a}]"), `team.yaml:4:13  unknown key "mode" (remove it: the mode is the key supervisor, `},
+		"args":                      {models + agents + "tools: {x: {mcp: {command: [npx], args: [-y, x]}}}\n", `team.yaml:4:35  unknown key "args" (write the arguments after the program: command: [PROGRAM, ARGUMENT])`},
+		"a model by its name":       {"version: v1\nagents: {a: {model: gpt-4o, instructions: i}}\n", `team.yaml:2:21  agent "a" uses model "gpt-4o", which is not defined (no models are defined; `},
+		"claude":                    {"version: v1\nmodels: {m: {provider: claude, name: n}}\nagents: {a: {model: m, instructions: i}}\n", `team.yaml:2:24  provider "claude" is unknown (write provider: anthropic)`},
+		"groq without a key":        {"version: v1\nmodels: {m: {provider: groq, name: n}}\nagents: {a: {model: m, instructions: i}}\n", `team.yaml:2:24  agent "a" needs GROQ_API_KEY, which is not set (set it, or point the agent at a model with provider: scripted)`},
+		"azure without its address": {"version: v1\nmodels: {m: {provider: azure, name: n, api_key: hushhush}}\nagents: {a: {model: m, instructions: i}}\n", `team.yaml:2:24  a model of azure needs the address of your endpoint (add base_url: https://RESOURCE.openai.azure.com/openai/v1)`},
+		"model of a model":          {"version: v1\nmodels: {g: {provider: openai, model: gpt-4o, api_key: hushhush}}\nagents: {a: {model: g, instructions: i}}\n", `team.yaml:2:32  unknown key "model" (did you mean "name"?)`},
+		"a command as a text":       {models + agents + "tools: {x: {mcp: {command: 'npx -y x'}}}\n", `team.yaml:4:28  expected a list, got text (write command: [npx, -y, x])`},
+		"a key as it is":            {models + agents + "server: {auth: {api_keys: [{name: ann, key: sesame}]}}\n", `team.yaml:4:40  unknown key "key" (keys are stored as SHA-256: write sha256: `},
+		"one equals sign":           {team("members: [{agent: a}], supervisor: {rules: [{id: x, when: 'turn = 1', finish: a}]}"), `team.yaml:4:77  rule "x": = is not an operator (write == for equal)`},
+		"a question mark":           {models + agents + "teams:\n  t:\n    workflow:\n      steps:\n        - {id: s, agent: a}\n        - {id: q, human: {question: ok?, options: [yes, no]}}\n", `team.yaml:9:9  expected a comma or the closing bracket (write a comma between entries, close each bracket, and put text with : ? `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs := faultsOf(t, c.text)

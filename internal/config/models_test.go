@@ -40,7 +40,7 @@ func TestProviders(t *testing.T) {
 				t.Errorf("the key went to another address: %v", err)
 			}
 			fs = faultsOf(t, strings.Replace(text, "fast: {provider: "+provider+", name: n}", "fast: {provider: "+provider+", file: x, base_url: \"http://x\", max_output_tokens: -1}", 1))
-			for _, want := range []string{provider + " model needs a name", "file belongs to scripted models", "max_output_tokens must be 1 or more"} {
+			for _, want := range []string{"this model needs a name", "file belongs to scripted models", "max_output_tokens must be 1 or more"} {
 				if !slices.ContainsFunc(fs, func(f source.Fault) bool { return strings.Contains(f.Message, want) && f.Line == 3 }) {
 					t.Errorf("no %q in %v", want, fs)
 				}

@@ -54,8 +54,14 @@ func (k *checker) needs() {
 	}
 	for _, name := range sorted(k.Server.GetModels()) {
 		m := k.Server.GetModels()[name]
-		if p, ok := providers[m.GetProvider()]; ok {
-			k.key(name, m, p)
+		if e, named := k.endpoints[name]; !named {
+			if p, ok := providers[m.GetProvider()]; ok {
+				k.key(name, m, p)
+			}
+		} else if e.key != "" && m.GetApiKey() == "" && k.missingByID[[2]string{"models", name}] == "" {
+			if m.ApiKey, _ = k.env(e.key); m.GetApiKey() == "" {
+				k.lacksKey(name, e.key)
+			}
 		}
 	}
 }
@@ -96,11 +102,15 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 		return
 	}
 	m.ApiKey, _ = k.env(p.key)
-	if m.GetApiKey() != "" || m.GetBaseUrl() != "" {
-		return
+	if m.GetApiKey() == "" && m.GetBaseUrl() == "" {
+		k.lacksKey(name, p.key)
 	}
+}
+
+// lacksKey reports a model in use without a key, which a variable would hold.
+func (k *checker) lacksKey(name, variable string) {
 	if user := k.user(references.Model, name); user != "" {
-		at.Fault(fmt.Sprintf("%s needs %s, which is not set", user, p.key), "set it, or point the agent at a model with provider: scripted")
+		k.at("models", name, "provider").Fault(fmt.Sprintf("%s needs %s, which is not set", user, variable), "set it, or point the agent at a model with provider: scripted")
 	}
 }
 

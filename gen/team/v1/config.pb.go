@@ -921,7 +921,8 @@ func (x *ServerConfig) GetServer() *ServerSettings {
 // ModelConfig is a model. Agents and routers refer to it by its name in the file.
 type ModelConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Provider: openai (or any OpenAI-compatible endpoint), anthropic, gemini, or scripted. Required.
+	// Provider: openai (or any OpenAI-compatible endpoint), anthropic, gemini, scripted, or the name of an endpoint that is
+	// compatible with OpenAI's, such as ollama. Required.
 	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The model's name at its provider.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
@@ -7548,10 +7549,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x9e\x13\n" +
-	"\vModelConfig\x12\xc8\x02\n" +
-	"\bprovider\x18\x01 \x01(\tB\xab\x02\xbaH\xa7\x02\xba\x01\xa3\x02\n" +
-	"\x0emodel.provider\x1a\x90\x02this in ['scripted', 'openai', 'anthropic', 'gemini'] ? '' : this == '' ? 'provider is missing; use openai (any compatible endpoint), anthropic, gemini or scripted' : 'provider \"' + this + '\" is unknown; use openai (any compatible endpoint), anthropic, gemini or scripted'R\bprovider\x12\x12\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x84\x10\n" +
+	"\vModelConfig\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
 	"\aapi_key\x18\x03 \x01(\tB\x03\x80\x01\x01R\x06apiKey\x12\xc7\x01\n" +
 	"\bbase_url\x18\x04 \x01(\tB\xab\x01\xbaH\xa7\x01\xba\x01\xa3\x01\n" +
@@ -7572,13 +7572,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x14model.context_window\x12Xcontext_window must be 1 or more; remove it to use that of the provider's largest models\x1a\tthis >= 0R\rcontextWindow\x12\x10\n" +
 	"\x03api\x18\f \x01(\bR\x03api\x12)\n" +
 	"\x10send_traceparent\x18\r \x01(\bR\x0fsendTraceparent\x122\n" +
-	"\bsettings\x18\x0e \x01(\v2\x16.team.v1.ModelSettingsR\bsettings:\xd5\x06\xbaH\xd1\x06\x1a|\n" +
+	"\bsettings\x18\x0e \x01(\v2\x16.team.v1.ModelSettingsR\bsettings:\xea\x05\xbaH\xe6\x05\x1a|\n" +
 	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xcd\x02\n" +
-	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xe5\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0 && !this.send_traceparent && !has(this.settings))\x1a\xde\x01\n" +
+	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xe5\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0 && !this.send_traceparent && !has(this.settings))\x1a\x87\x01\n" +
 	"\n" +
-	"model.name\x1a\xcf\x01!(this.provider in ['openai', 'anthropic', 'gemini']) || this.name != '' ? '' : (this.provider == 'gemini' ? 'a ' : 'an ') + this.provider + ' model needs a name; add name: the model\\'s name at its provider'\x1a\x9f\x01\n" +
+	"model.name\x12Cthis model needs a name; add name: the model's name at its provider\x1a4this.provider in ['', 'scripted'] || this.name != ''\x1a\x8b\x01\n" +
 	"\n" +
-	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1aH!(this.provider in ['openai', 'anthropic', 'gemini']) || this.file == ''\"\xa6\b\n" +
+	"model.file\x12Gfile belongs to scripted models; remove it, or write provider: scripted\x1a4this.provider in ['', 'scripted'] || this.file == ''\"\xa6\b\n" +
 	"\rModelSettings\x12\x8c\x01\n" +
 	"\vtemperature\x18\x01 \x01(\x01Be\xbaHb\xba\x01_\n" +
 	"\x14settings.temperature\x12+temperature must be 0 to 2; for example 0.7\x1a\x1athis >= 0.0 && this <= 2.0H\x00R\vtemperature\x88\x01\x01\x12\x86\x01\n" +

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"cmp"
 	"errors"
 	"regexp"
 	"strconv"
@@ -139,9 +138,6 @@ func (d *Document) violation(v *validate.Violation) {
 		}
 	}
 	message, hint := advice(v, n.Value)
-	if v.GetRuleId() == "model.provider" {
-		hint = cmp.Or(endpoints[strings.ToLower(n.Value)], hint)
-	}
 	d.NodeFault(n, message, hint)
 }
 

@@ -61,18 +61,6 @@ func hintFor(m protoreflect.MessageDescriptor, key string, known []string) strin
 	return cmp.Or(meant, Suggest(key, known))
 }
 
-// endpoints are words that people write as provider, and what to write instead.
-var endpoints = map[string]string{
-	"ollama": openaiAt("http://127.0.0.1:11434/v1"), "vllm": openaiAt("http://127.0.0.1:8000/v1"), "lmstudio": openaiAt("http://127.0.0.1:1234/v1"),
-	"lm-studio": openaiAt("http://127.0.0.1:1234/v1"), "llamacpp": openaiAt("http://127.0.0.1:8080/v1"), "llama.cpp": openaiAt("http://127.0.0.1:8080/v1"),
-	"litellm": openaiAt("http://127.0.0.1:4000/v1"), "openrouter": openaiAt("https://openrouter.ai/api/v1"), "groq": openaiAt("https://api.groq.com/openai/v1"),
-	"mistral": openaiAt("https://api.mistral.ai/v1"), "deepseek": openaiAt("https://api.deepseek.com/v1"), "together": openaiAt("https://api.together.xyz/v1"),
-	"claude": "write provider: anthropic", "google": "write provider: gemini", "gpt": "write provider: openai",
-	"azure": openaiAt("https://RESOURCE.openai.azure.com/openai/v1"),
-}
-
-func openaiAt(url string) string { return "write provider: openai and base_url: " + url }
-
 // asList returns how to write a text where a list of values is expected.
 func asList(value *yaml.Node, f protoreflect.FieldDescriptor) string {
 	split := func(r rune) bool { return r == ',' || r == ' ' && f.TextName() == "command" }
