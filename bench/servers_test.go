@@ -83,7 +83,13 @@ func (r relay) Next(s *team.State) (team.Decision, error) {
 // serve serves an agent on gRPC and HTTP, as anybody would.
 func serve(b *testing.B, a agent.Agent) (at server.Addrs, stop func()) {
 	b.Helper()
-	s, err := server.New(server.Config{Agent: a, Settings: &teamv1.ServerSettings{Grpc: loopback, Http: loopback}})
+	return serveWith(b, a, &teamv1.ServerSettings{Grpc: loopback, Http: loopback})
+}
+
+// serveWith serves an agent with settings.
+func serveWith(b *testing.B, a agent.Agent, settings *teamv1.ServerSettings) (at server.Addrs, stop func()) {
+	b.Helper()
+	s, err := server.New(server.Config{Agent: a, Settings: settings})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -301,8 +301,10 @@ func TestQuestions(t *testing.T) {
 		if q1 != "Which colour?\n\nOptions: red, green" {
 			t.Fatalf("%s asks %q", name, q1)
 		}
-		if text, _ := d.ask(d.As("acme", "bob"), chat("asker", "", "user:paint "+name, "assistant:"+q1, "user:red"), headers...); text != q1 {
-			t.Errorf("%s: another caller got %q", name, text)
+		for _, other := range []rig.Target{d.As("acme", "bob"), d.As("other", "eve")} {
+			if text, task := d.ask(other, chat("asker", "", "user:paint "+name, "assistant:"+q1, "user:red"), headers...); text != q1 || task == t1 {
+				t.Errorf("%s: another caller got %q of %s", name, text, task)
+			}
 		}
 		history := []string{"user:paint " + name, "assistant:" + q1, "user:red"}
 		q2, t2 := d.ask(d.Target, chat("asker", "", history...), headers...)
@@ -441,6 +443,26 @@ func TestConversations(t *testing.T) {
 	two, _ := d.ask(d.Target, chat("writer", "", "user:same"))
 	if one != "1: same" || two != one {
 		t.Errorf("two chats that begin alike get %q and %q", one, two)
+	}
+}
+
+// TestForeignConversations: the context of another caller is a conversation of one's own, with the other account's and with
+// the same one.
+func TestForeignConversations(t *testing.T) {
+	t.Parallel()
+	d := open(t, file)
+	_, task := d.ask(d.Target, chat("writer", "", "user:my secret is 42"))
+	got, err := rig.Clients(t, d.Target)[0].Get(t.Context(), &a2av1.GetTaskRequest{Id: task})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"s", got.GetContextId()} {
+		d.ask(d.Target, chat("writer", "", "user:my secret is 42"), "X-Conversation-Id", name)
+		for _, other := range []rig.Target{d.As("acme", "bob"), d.As("other", "eve")} {
+			if text, _ := d.ask(other, chat("writer", "", "user:what is it?"), "X-Conversation-Id", name, "X-Stainless-Retry-Count", "1"); text != "1: what is it?" {
+				t.Errorf("%s: another caller got %q", name, text)
+			}
+		}
 	}
 }
 
