@@ -69,6 +69,9 @@ func (e endpoint) applied(m *teamv1.ModelConfig) endpoint {
 	m.Provider = compatible
 	if m.GetBaseUrl() == "" {
 		m.BaseUrl = e.baseURL
+		if e.key == "" && m.GetPrice() == nil {
+			m.Price = &teamv1.Price{} // a server of one's own
+		}
 	}
 	return e
 }

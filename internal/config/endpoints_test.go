@@ -21,6 +21,9 @@ func TestEndpoints(t *testing.T) {
 			continue
 		}
 		m := c.Server.GetModels()["m"]
+		if free := m.GetPrice() != nil; free != (want.url == "http://127.0.0.1:11434/v1") {
+			t.Errorf("%s has the price %v", model, m.GetPrice())
+		}
 		if key := c.Secret(m.GetApiKey()).Reveal(); m.GetProvider() != "openai" || m.GetBaseUrl() != want.url || key != want.key {
 			t.Errorf("%s: %s at %s with %q, want %v", model, m.GetProvider(), m.GetBaseUrl(), key, want)
 		}

@@ -1202,8 +1202,7 @@ func (x *ModelSettings) GetHeaders() map[string]string {
 	return nil
 }
 
-// Price is the price of a model in USD per million tokens. In a configuration file, free stands for
-// a model that costs nothing.
+// Price is the price of a model in USD per million tokens. Prices that are not set are 0.
 type Price struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Price of input tokens.
