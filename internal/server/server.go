@@ -26,6 +26,7 @@ import (
 	"github.com/agentteams/team-server/internal/server/conn"
 	"github.com/agentteams/team-server/internal/server/grpcapi"
 	"github.com/agentteams/team-server/internal/server/httpapi"
+	"github.com/agentteams/team-server/internal/server/mcpdoor"
 	"github.com/agentteams/team-server/internal/server/openai"
 	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/settings"
@@ -142,14 +143,18 @@ func New(config Config) (*Server, error) {
 	s.grpc = grpcapi.New(grpcapi.Config{
 		TLS: config.TLS, NoReflection: config.NoReflection, Ready: s.Ready, HealthInterval: config.HealthInterval, StallTime: config.StallTime, Log: config.Log,
 	}, s.chain, table)
-	var door *openai.Door
-	if of := config.Settings.Load().GetOpenai(); of != nil {
-		door = openai.New(openai.Config{Settings: of, StallTime: config.StallTime}, table)
+	web := httpapi.Config{
+		TLS: config.TLS, SignIns: config.SignIns, Ready: s.Ready, Version: config.Version, StallTime: config.StallTime, Log: config.Log,
+	}
+	now := config.Settings.Load()
+	if of := now.GetOpenai(); of != nil {
+		web.OpenAI = openai.New(openai.Config{Settings: of, StallTime: config.StallTime}, table)
+	}
+	if now.GetMcp() != nil {
+		web.MCP = mcpdoor.New(mcpdoor.Config{Chain: s.chain, Table: table, Version: config.Version, StallTime: config.StallTime})
 	}
 	var err error
-	s.http, err = httpapi.New(httpapi.Config{
-		TLS: config.TLS, SignIns: config.SignIns, Ready: s.Ready, Version: config.Version, StallTime: config.StallTime, OpenAI: door, Log: config.Log,
-	}, s.chain, table)
+	s.http, err = httpapi.New(web, s.chain, table)
 	return s, err
 }
 

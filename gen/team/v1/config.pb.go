@@ -641,7 +641,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74, 0}
 }
 
 // Value is the word in the file.
@@ -755,7 +755,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76, 0}
 }
 
 // Value is the word in the file.
@@ -824,7 +824,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -5159,7 +5159,9 @@ type ServerSettings struct {
 	Tracing *TracingSettings `protobuf:"bytes,50,opt,name=tracing,proto3" json:"tracing,omitempty"`
 	// Serves agents and teams to clients of OpenAI's API, at /v1/chat/completions and /v1/models. Unset serves
 	// none.
-	Openai        *OpenAiDoor `protobuf:"bytes,51,opt,name=openai,proto3" json:"openai,omitempty"`
+	Openai *OpenAiDoor `protobuf:"bytes,51,opt,name=openai,proto3" json:"openai,omitempty"`
+	// Serves agents and teams as tools of an MCP server, at /mcp. Unset serves none.
+	Mcp           *McpDoor `protobuf:"bytes,52,opt,name=mcp,proto3" json:"mcp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5400,6 +5402,13 @@ func (x *ServerSettings) GetTracing() *TracingSettings {
 func (x *ServerSettings) GetOpenai() *OpenAiDoor {
 	if x != nil {
 		return x.Openai
+	}
+	return nil
+}
+
+func (x *ServerSettings) GetMcp() *McpDoor {
+	if x != nil {
+		return x.Mcp
 	}
 	return nil
 }
@@ -5655,6 +5664,43 @@ func (x *LogSampling) GetEnabled() bool {
 	return false
 }
 
+// McpDoor serves agents and teams as tools of an MCP server. It has no settings.
+type McpDoor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *McpDoor) Reset() {
+	*x = McpDoor{}
+	mi := &file_team_v1_config_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *McpDoor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*McpDoor) ProtoMessage() {}
+
+func (x *McpDoor) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use McpDoor.ProtoReflect.Descriptor instead.
+func (*McpDoor) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+}
+
 // TracingSettings say what traces contain, and whose traces requests continue.
 type TracingSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5670,7 +5716,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5682,7 +5728,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5695,7 +5741,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5724,7 +5770,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5736,7 +5782,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5749,7 +5795,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5772,7 +5818,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5784,7 +5830,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5797,7 +5843,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5834,7 +5880,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5846,7 +5892,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5859,7 +5905,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5906,7 +5952,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5918,7 +5964,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5931,7 +5977,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5948,7 +5994,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5960,7 +6006,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5973,7 +6019,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -6010,7 +6056,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6022,7 +6068,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6035,7 +6081,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -6118,7 +6164,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6130,7 +6176,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6143,7 +6189,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -6264,7 +6310,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6276,7 +6322,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6289,7 +6335,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6340,7 +6386,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6352,7 +6398,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6365,7 +6411,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6394,7 +6440,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6406,7 +6452,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6419,7 +6465,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6440,7 +6486,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6452,7 +6498,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6465,7 +6511,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6486,7 +6532,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6498,7 +6544,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6511,7 +6557,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6534,7 +6580,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6546,7 +6592,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6559,7 +6605,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6598,7 +6644,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6610,7 +6656,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6623,7 +6669,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Definition) GetId() string {
@@ -6680,7 +6726,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6692,7 +6738,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6705,7 +6751,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6752,7 +6798,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6764,7 +6810,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6777,7 +6823,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6810,7 +6856,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6822,7 +6868,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6835,7 +6881,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6857,7 +6903,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6869,7 +6915,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6882,7 +6928,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6929,7 +6975,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6941,7 +6987,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6954,7 +7000,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -6989,7 +7035,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7001,7 +7047,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7014,7 +7060,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -7112,7 +7158,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7170,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7183,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -7185,7 +7231,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7197,7 +7243,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7210,7 +7256,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -7261,7 +7307,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7273,7 +7319,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7286,7 +7332,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7347,7 +7393,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +7405,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +7418,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7434,7 +7480,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7446,7 +7492,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7459,7 +7505,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7475,7 +7521,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7487,7 +7533,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7500,7 +7546,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -8140,7 +8186,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xcb&\n" +
+	"\x0f_strict_members\"\xf5&\n" +
 	"\x0eServerSettings\x12\x8f\x02\n" +
 	"\x04http\x18\x01 \x01(\tB\xfa\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')\xca\xf3\x18\x0e127.0.0.1:8080\xd0\xf3\x18\x01R\x04http\x12\xa2\x02\n" +
@@ -8190,7 +8236,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10shutdown_timeout\x181 \x01(\v2\x19.google.protobuf.DurationB\x90\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\x17server.shutdown_timeout\x123shutdown_timeout must be 1s to 10m; for example 20s\x1a1this >= duration('1s') && this <= duration('10m')\xca\xf3\x18\x0320sR\x0fshutdownTimeout\x128\n" +
 	"\atracing\x182 \x01(\v2\x18.team.v1.TracingSettingsB\x04\xd0\xf3\x18\x01R\atracing\x121\n" +
-	"\x06openai\x183 \x01(\v2\x13.team.v1.OpenAiDoorB\x04\xd0\xf3\x18\x01R\x06openai\x1aS\n" +
+	"\x06openai\x183 \x01(\v2\x13.team.v1.OpenAiDoorB\x04\xd0\xf3\x18\x01R\x06openai\x12(\n" +
+	"\x03mcp\x184 \x01(\v2\x10.team.v1.McpDoorB\x04\xd0\xf3\x18\x01R\x03mcp\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc8\a\xbaH\xc4\a\x1a\xc8\x01\n" +
@@ -8232,7 +8279,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06_firstB\r\n" +
 	"\v_thereafterB\n" +
 	"\n" +
-	"\b_enabled\"\xf9\x01\n" +
+	"\b_enabled\"\t\n" +
+	"\aMcpDoor\"\xf9\x01\n" +
 	"\x0fTracingSettings\x12\xcb\x01\n" +
 	"\rtrust_callers\x18\x01 \x03(\tB\xa5\x01\xbaH\xa1\x01\x92\x01\x9d\x01\"\x9a\x01\xba\x01\x96\x01\n" +
 	"\x15tracing.trust_callers\x124trust_callers must have ACCOUNT/NAME, ACCOUNT or \"*\"\x1aGthis.matches('^([*]|[A-Za-z0-9][A-Za-z0-9_.-]{0,62}(/[^/ ]{1,256})?)$')R\ftrustCallers\x12\x18\n" +
@@ -8501,7 +8549,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_team_v1_config_proto_goTypes = []any{
 	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
 	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
@@ -8573,81 +8621,82 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*KeepSettings)(nil),         // 67: team.v1.KeepSettings
 	(*LogSettings)(nil),          // 68: team.v1.LogSettings
 	(*LogSampling)(nil),          // 69: team.v1.LogSampling
-	(*TracingSettings)(nil),      // 70: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 71: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 72: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 73: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 74: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 75: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 76: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 77: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 78: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 79: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 80: team.v1.CardSettings
-	(*PushSettings)(nil),         // 81: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 82: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 83: team.v1.SigningKey
-	(*Definition)(nil),           // 84: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 85: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 86: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 87: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 88: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 89: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 90: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 91: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 92: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 93: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 94: team.v1.ApiKey
-	(*Permission)(nil),           // 95: team.v1.Permission
-	(*OidcConfig)(nil),           // 96: team.v1.OidcConfig
-	nil,                          // 97: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 98: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 99: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 100: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 101: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 102: team.v1.McpTool.EnvEntry
-	nil,                          // 103: team.v1.McpTool.EffectsEntry
-	nil,                          // 104: team.v1.McpTool.HeadersEntry
-	nil,                          // 105: team.v1.OAuthClient.ParamsEntry
-	nil,                          // 106: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 107: team.v1.Definition.ScriptsEntry
-	nil,                          // 108: team.v1.Definition.SchemasEntry
-	nil,                          // 109: team.v1.Definition.AccountsEntry
-	(*durationpb.Duration)(nil),  // 110: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 111: google.protobuf.Struct
-	(*Skill)(nil),                // 112: team.v1.Skill
-	(*Limits)(nil),               // 113: team.v1.Limits
-	(*Retry)(nil),                // 114: team.v1.Retry
-	(OnLimit_Value)(0),           // 115: team.v1.OnLimit.Value
+	(*McpDoor)(nil),              // 70: team.v1.McpDoor
+	(*TracingSettings)(nil),      // 71: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 72: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 73: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 74: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 75: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 76: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 77: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 78: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 79: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 80: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 81: team.v1.CardSettings
+	(*PushSettings)(nil),         // 82: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 83: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 84: team.v1.SigningKey
+	(*Definition)(nil),           // 85: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 86: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 87: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 88: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 89: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 90: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 91: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 92: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 93: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 94: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 95: team.v1.ApiKey
+	(*Permission)(nil),           // 96: team.v1.Permission
+	(*OidcConfig)(nil),           // 97: team.v1.OidcConfig
+	nil,                          // 98: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 99: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 100: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 101: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 102: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 103: team.v1.McpTool.EnvEntry
+	nil,                          // 104: team.v1.McpTool.EffectsEntry
+	nil,                          // 105: team.v1.McpTool.HeadersEntry
+	nil,                          // 106: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 107: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 108: team.v1.Definition.ScriptsEntry
+	nil,                          // 109: team.v1.Definition.SchemasEntry
+	nil,                          // 110: team.v1.Definition.AccountsEntry
+	(*durationpb.Duration)(nil),  // 111: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 112: google.protobuf.Struct
+	(*Skill)(nil),                // 113: team.v1.Skill
+	(*Limits)(nil),               // 114: team.v1.Limits
+	(*Retry)(nil),                // 115: team.v1.Retry
+	(OnLimit_Value)(0),           // 116: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	97,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	98,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	99,  // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	100, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	98,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	99,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	100, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	101, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	65,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	110, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	111, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	111, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	101, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	112, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	102, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	110, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	110, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	102, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	103, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	111, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	111, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	103, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	104, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	24,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
 	23,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	104, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	105, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
 	41,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
 	0,   // 20: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
-	110, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	110, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	110, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	110, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	112, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	113, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	111, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	111, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	111, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	111, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	113, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	114, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	34,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	36,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	37,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -8658,7 +8707,7 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	2,   // 34: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
 	16,  // 35: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
 	27,  // 36: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	112, // 37: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	113, // 37: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	33,  // 38: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	33,  // 39: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	33,  // 40: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -8666,12 +8715,12 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	35,  // 42: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
 	39,  // 43: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	40,  // 44: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	110, // 45: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	111, // 45: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	4,   // 46: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	40,  // 47: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	110, // 48: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	111, // 48: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	41,  // 49: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
-	105, // 50: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	106, // 50: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
 	45,  // 51: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	47,  // 52: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	50,  // 53: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -8682,13 +8731,13 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	32,  // 58: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	31,  // 59: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	43,  // 60: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	113, // 61: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	114, // 61: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	29,  // 62: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	3,   // 63: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	27,  // 64: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
 	44,  // 65: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	110, // 66: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	114, // 67: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	111, // 66: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	115, // 67: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	5,   // 68: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	20,  // 69: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	43,  // 70: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -8698,75 +8747,76 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	6,   // 74: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	51,  // 75: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	52,  // 76: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	110, // 77: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	111, // 77: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	7,   // 78: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	56,  // 79: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	57,  // 80: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	54,  // 81: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	110, // 82: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	114, // 83: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	111, // 82: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	115, // 83: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	59,  // 84: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	9,   // 85: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	8,   // 86: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	115, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	116, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	6,   // 88: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	112, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	113, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
 	16,  // 90: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
-	88,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	85,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	110, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	81,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	82,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	86,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	79,  // 97: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	80,  // 98: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	106, // 99: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	75,  // 100: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	76,  // 101: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	73,  // 102: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	71,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	89,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	86,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	111, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	82,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	83,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	87,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	80,  // 97: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	81,  // 98: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	107, // 99: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	76,  // 100: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	77,  // 101: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	74,  // 102: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	72,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
 	67,  // 104: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
 	68,  // 105: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	110, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	110, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	70,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	111, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	111, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	71,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
 	66,  // 109: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
-	110, // 110: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	110, // 111: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	110, // 112: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	69,  // 113: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	72,  // 114: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	10,  // 115: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	77,  // 116: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	78,  // 117: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	83,  // 118: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	14,  // 119: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	107, // 120: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	108, // 121: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	109, // 122: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
-	11,  // 123: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	94,  // 124: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	96,  // 125: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	90,  // 126: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 127: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	93,  // 128: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	110, // 129: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	92,  // 130: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 131: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	91,  // 132: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 133: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 134: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 135: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 136: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 137: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	42,  // 138: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 139: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	77,  // 140: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	141, // [141:141] is the sub-list for method output_type
-	141, // [141:141] is the sub-list for method input_type
-	141, // [141:141] is the sub-list for extension type_name
-	141, // [141:141] is the sub-list for extension extendee
-	0,   // [0:141] is the sub-list for field type_name
+	70,  // 110: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
+	111, // 111: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	111, // 112: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	111, // 113: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	69,  // 114: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	73,  // 115: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 116: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	78,  // 117: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	79,  // 118: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	84,  // 119: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 120: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	108, // 121: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	109, // 122: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	110, // 123: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 124: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	95,  // 125: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	97,  // 126: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	91,  // 127: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 128: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	94,  // 129: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	111, // 130: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	93,  // 131: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 132: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	92,  // 133: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 134: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 135: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 136: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 137: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 138: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	42,  // 139: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 140: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	78,  // 141: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	142, // [142:142] is the sub-list for method output_type
+	142, // [142:142] is the sub-list for method input_type
+	142, // [142:142] is the sub-list for extension type_name
+	142, // [142:142] is the sub-list for extension extendee
+	0,   // [0:142] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8801,19 +8851,19 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[62].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[71].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[65].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[68].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[72].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[73].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   96,
+			NumMessages:   97,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -28,6 +28,7 @@ const (
 	REST    = "rest"
 	JSONRPC = "jsonrpc"
 	OpenAI  = "openai"
+	MCP     = "mcp"
 )
 
 // Inbound holds the headers or metadata of a call that the server uses. It is read once,

@@ -20,6 +20,7 @@ import (
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/server/mcpdoor"
 	"github.com/agentteams/team-server/internal/server/openai"
 	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/wire"
@@ -37,7 +38,9 @@ type Config struct {
 	StallTime time.Duration
 	// OpenAI is the door for clients of OpenAI's API; nil serves none.
 	OpenAI *openai.Door
-	Log    *zap.Logger
+	// MCP serves MCP; nil serves none.
+	MCP *mcpdoor.Door
+	Log *zap.Logger
 }
 
 // API has the bindings over HTTP, REST and JSON-RPC, and the pages.
@@ -55,8 +58,11 @@ type API struct {
 	server  *http.Server
 }
 
-func (s *API) bindingOf(r *http.Request) string {
-	if s.config.OpenAI != nil && openai.Serves(r.URL.Path) {
+func (c *Config) bindingOf(r *http.Request) string {
+	switch {
+	case c.isMCP(r):
+		return call.MCP
+	case c.OpenAI != nil && openai.Serves(r.URL.Path):
 		return call.OpenAI
 	}
 	if _, ok := rpcAt(r); ok || strings.HasSuffix(r.URL.Path, "/rpc") {
@@ -121,13 +127,16 @@ func (s *API) failWith(w http.ResponseWriter, r *http.Request, st *status.Status
 	if _, read := r.Body.(*body); !read && r.ContentLength != 0 {
 		closeUnread(w, r)
 	}
-	binding := s.bindingOf(r)
+	binding := s.config.bindingOf(r)
 	if binding == call.OpenAI {
 		openai.Refuse(w, st, httpStatus)
 		return
 	}
 	render, media := wire.RESTError, replyType(r)
 	switch {
+	case binding == call.MCP:
+		render, media = rpcRefusal, wire.TypeJSON
+		s.config.MCP.Challenge(w.Header(), r, httpStatus)
 	case binding == call.JSONRPC:
 		render, media = rpcRefusal, wire.TypeJSON
 	case isContract(r):
@@ -146,7 +155,7 @@ func writeError(w http.ResponseWriter, st *status.Status, httpStatus int, media 
 	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "no-store")
-	if httpStatus == http.StatusUnauthorized {
+	if httpStatus == http.StatusUnauthorized && h.Get("WWW-Authenticate") == "" {
 		h.Set("WWW-Authenticate", `Bearer realm="team-server"`)
 	}
 	if wait := wire.RetryAfter(st); wait > 0 {

@@ -27,7 +27,7 @@ import (
 func New(config Config, chain *call.Chain, table *service.Table) (*API, error) {
 	s := &API{
 		config: config, chain: chain, table: table, tasks: a2av1.NewA2AServiceClient(table.Conn()), origins: origins{chain.Authenticates()},
-		open: openFiles(), v03: unaryMethodsV03(), log: config.Log,
+		open: openPaths(config), v03: unaryMethodsV03(), log: config.Log,
 	}
 	var err error
 	if s.pages, err = newPages(pagesConfig{Monitor: table.Monitor != nil, SignIns: config.SignIns, Ready: config.Ready, Version: config.Version, Fail: s.failWith}); err != nil {
@@ -80,7 +80,7 @@ func (s *API) newHTTP() (*http.Server, error) {
 func (s *API) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	defer readRest(w, r)
-	in := s.chain.NewInbound(s.bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
+	in := s.chain.NewInbound(s.config.bindingOf(r), func(name string) []string { return serviceParameter(r, name) })
 	w, finish := s.recordHTTP(w, r, in)
 	defer finish()
 	if in.Settings.GetPublicUrl() == "" {
@@ -98,7 +98,7 @@ func (s *API) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 	}
 	refuse := func(st *status.Status) {
 		in.Record.SetRefusal(st)
-		s.fail(w, r, st)
+		s.fail(w, r.WithContext(call.WithInbound(r.Context(), in)), st)
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -138,7 +138,9 @@ func (s *API) front(next http.Handler, w http.ResponseWriter, r *http.Request) {
 		closeUnread(w, r)
 		routed.Body, routed.ContentLength = http.NoBody, 0
 	}
-	routed.URL = urlV03(escapedURL(singleTenant(urlRPC(r, in))), in)
+	if !s.config.isMCP(r) {
+		routed.URL = urlV03(escapedURL(singleTenant(urlRPC(r, in))), in)
+	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil { // r.URL.Query drops what it cannot parse
 		refuse(wire.Status(wire.Invalid("", "has a malformed query")))

@@ -33,6 +33,7 @@ func (s *API) routes() []route {
 	routes = append(routes, s.collaborationRoutes()...)
 	routes = append(routes, s.boardRoutes()...)
 	routes = append(routes, openAIRoutes(s.config.OpenAI)...)
+	routes = append(routes, s.config.mcpRoutes()...)
 	const agents = "/team/v1/agents/{agent_id}"
 	return append(routes,
 		route{"POST", agents + ":processStream", restStream(s, teamv1.AgentService_ProcessStream_FullMethodName,

@@ -1,0 +1,87 @@
+package mcpdoor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"sync"
+	"time"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
+)
+
+const (
+	// findable is how long after its end a task is still the answer to a call with the same arguments, unless its client
+	// has got that answer.
+	findable = 10 * time.Minute
+	// maxRemembered is the maximum number of calls whose repetitions are told apart in memory. Without this memory, as
+	// after a restart, an intended repetition within findable gets the answer of the first call.
+	maxRemembered = 10_000
+)
+
+// repeats tells a call that a client makes again because it did not get the answer from one that shall have its own task.
+// A message id is made of what the call says and of the number of answers that the client has got to such calls. It is safe
+// for concurrent use.
+type repeats struct {
+	mu       sync.Mutex
+	answered map[string]int    // number of answers by call; guarded by mu
+	tasks    map[string]func() // what to do when the client has got the result of a task; guarded by mu
+}
+
+func newRepeats() repeats {
+	return repeats{answered: map[string]int{}, tasks: map[string]func(){}}
+}
+
+// id returns the message id of the call with a number.
+func (*repeats) id(key string, n int) string {
+	sum := sha256.Sum256([]byte(key + "\x00" + strconv.Itoa(n)))
+	return "mcp-" + hex.EncodeToString(sum[:16])
+}
+
+// next returns the number of the present call.
+func (r *repeats) next(key string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answered[key]
+}
+
+// done sets the number of the next call.
+func (r *repeats) done(key string, next int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.answered) >= maxRemembered {
+		clear(r.answered)
+	}
+	r.answered[key] = max(next, r.answered[key])
+}
+
+// given sets what to do when the client that was given a task has got its result.
+func (r *repeats) given(task string, done func()) {
+	if done == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.tasks) >= maxRemembered {
+		clear(r.tasks)
+	}
+	r.tasks[task] = done
+}
+
+// got notes that a client has got the result of a task.
+func (r *repeats) got(task string) {
+	r.mu.Lock()
+	done := r.tasks[task]
+	delete(r.tasks, task)
+	r.mu.Unlock()
+	if done != nil {
+		done()
+	}
+}
+
+// over reports whether a task ended too long ago to be the answer to a call, or was canceled.
+func (*repeats) over(task *a2av1.Task) bool {
+	s := task.GetStatus()
+	return s.GetState() == a2av1.TaskState_TASK_STATE_CANCELED || taskstate.Final(s.GetState()) && time.Since(s.GetTimestamp().AsTime()) > findable
+}

@@ -1,0 +1,354 @@
+// Package mcpdoor tests the door MCP over the wire: with the client of the Go SDK in both versions of the protocol, and with
+// plain requests where clients do what that one does not.
+package mcpdoor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
+	"github.com/agentteams/team-server/tests/rig"
+	"github.com/agentteams/team-server/tests/rig/whole"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+const file = `version: v1
+models: {m: {provider: openai, name: m, base_url: "${LLM}", price: {input: "1", output: "1"}}, b: {provider: openai, name: b, base_url: "${LLM}"}}
+agents:
+  writer: {description: Writes., model: m}
+  asker: {description: Asks., scripted: {steps: [{ask: "Go on?"}, {text: "went on"}]}}
+  broken: {description: Fails., model: b}
+server:
+  mcp: {}
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}"}, {name: bob, account: acme, sha256: "${BOB}"}, {name: eve, account: other, sha256: "${EVE}"}]}
+`
+
+// protocols are those that the door serves.
+var protocols = []string{"2025-11-25", "2026-07-28"}
+
+type withKey struct{ key string }
+
+func (k withKey) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+k.key)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// connect returns a client of a version.
+func connect(t *testing.T, s *whole.Server, version string, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o)
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: s.HTTP + "/mcp", HTTPClient: &http.Client{Transport: withKey{s.Key}}, MaxRetries: -1, DisableStandaloneSSE: true,
+	}, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// each runs a test with a client of each version.
+func each(t *testing.T, test func(t *testing.T, version string)) {
+	for _, v := range protocols {
+		t.Run(v, func(t *testing.T) {
+			t.Parallel()
+			test(t, v)
+		})
+	}
+}
+
+func call(ctx context.Context, t *testing.T, s *mcp.ClientSession, tool string, args map[string]any) *mcp.CallToolResult {
+	t.Helper()
+	r, err := s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func textOf(r *mcp.CallToolResult) string {
+	var b strings.Builder
+	for _, c := range r.Content {
+		if t, ok := c.(*mcp.TextContent); ok {
+			b.WriteString(t.Text)
+		}
+	}
+	return b.String()
+}
+
+func tasksOf(t *testing.T, c rig.Client) []*a2av1.Task {
+	t.Helper()
+	list, err := c.List(t.Context(), &a2av1.ListTasksRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.GetTasks()
+}
+
+func TestSend(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, version string) {
+		llm := fakellm.New(t)
+		llm.Answer("m", func(r *fakellm.Request) fakellm.Turn { return fakellm.Turn{Text: "about " + r.Last()} })
+		s := whole.Open(t, rig.Memory(t), file, llm)
+		c := connect(t, s, version, nil)
+		list, err := c.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range list.Tools {
+			names = append(names, tool.Name)
+		}
+		if got := strings.Join(names, " "); got != "asker broken writer" {
+			t.Errorf("tools %s", got)
+		}
+		if r := call(t.Context(), t, c, "writer", map[string]any{"message": "tides"}); r.IsError || textOf(r) != "about tides" {
+			t.Errorf("%+v", r)
+		}
+		if r := call(t.Context(), t, c, "broken", map[string]any{"message": "tides"}); !r.IsError || !strings.Contains(textOf(r), "was") {
+			t.Errorf("%+v %s", r, textOf(r))
+		}
+		if r := call(t.Context(), t, c, "writer", map[string]any{"message": ""}); !r.IsError || !strings.Contains(textOf(r), "message") {
+			t.Errorf("%+v %s", r, textOf(r))
+		}
+		if r := call(t.Context(), t, c, "nobody", map[string]any{"message": "tides"}); !r.IsError || !strings.Contains(textOf(r), "AGENT_NOT_FOUND") {
+			t.Errorf("%+v %s", r, textOf(r))
+		}
+		// An intended repetition is a task of its own.
+		if r := call(t.Context(), t, c, "writer", map[string]any{"message": "tides"}); r.IsError {
+			t.Errorf("%+v", r)
+		}
+		if n := len(llm.Requests("m")); n != 2 {
+			t.Errorf("%d calls of the provider, want 2", n)
+		}
+	})
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, version string) {
+		llm := fakellm.New(t)
+		llm.Script("m", fakellm.Turn{Text: "done", Forever: true})
+		s := whole.Open(t, rig.Memory(t), file, llm)
+		seen := make(chan struct{}, 10)
+		c := connect(t, s, version, &mcp.ClientOptions{ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { seen <- struct{}{} }})
+		p := &mcp.CallToolParams{Name: "writer", Arguments: map[string]any{"message": "tides"}}
+		p.SetProgressToken("p1")
+		r, err := c.CallTool(t.Context(), p)
+		if err != nil || textOf(r) != "done" {
+			t.Fatal(r, err)
+		}
+		<-seen
+	})
+}
+
+// TestGivenUp: a client of version 2025-11-25 that goes away leaves its task running, and the same call finds it.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	llm, gate := fakellm.New(t), fakellm.NewGate()
+	llm.Script("m", fakellm.Turn{Text: "late", Gate: gate})
+	s := whole.Open(t, rig.Memory(t), file, llm)
+	a2a := rig.Clients(t, s.Target)[0]
+	const body = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"writer","arguments":{"message":"tides"}}}`
+	ctx, giveUp := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = post(ctx, s, body, nil)
+	}()
+	if err := gate.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	giveUp()
+	<-gone
+	gate.Open()
+	answer, err := post(t.Context(), s, strings.Replace(body, "7", "8", 1), nil)
+	if err != nil || !strings.Contains(answer, "late") {
+		t.Fatal(answer, err)
+	}
+	if n := len(tasksOf(t, a2a)); n != 1 || len(llm.Requests("m")) != 1 {
+		t.Errorf("%d tasks, %d calls of the provider", n, len(llm.Requests("m")))
+	}
+}
+
+// modern has the headers and the metadata of version 2026-07-28.
+func modern(method, name, params, extensions string) (string, http.Header) {
+	h := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}}
+	if name != "" {
+		h.Set("Mcp-Name", name)
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{%s}},%s}}`, method, extensions, params), h
+}
+
+func post(ctx context.Context, s *whole.Server, body string, h http.Header) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.HTTP+"/mcp", bytes.NewBufferString(body))
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	for name, v := range h {
+		r.Header[name] = v
+	}
+	resp, err := (&http.Client{Transport: withKey{s.Key}}).Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+// TestCancelled: closing the stream cancels a call of version 2026-07-28, and a notification one of version 2025-11-25.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, version string) {
+		llm, gate := fakellm.New(t), fakellm.NewGate()
+		llm.Script("m", fakellm.Turn{Text: "late", Gate: gate})
+		s := whole.Open(t, rig.Memory(t), file, llm)
+		c, a2a := connect(t, s, version, nil), rig.Clients(t, s.Target)[0]
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			if gate.Wait(t.Context(), 1) == nil {
+				cancel()
+			}
+		}()
+		if r, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "writer", Arguments: map[string]any{"message": "tides"}}); err == nil {
+			t.Fatal(r)
+		}
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			tasks := tasksOf(t, a2a)
+			if len(tasks) == 1 && tasks[0].GetStatus().GetState() == a2av1.TaskState_TASK_STATE_CANCELED {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("the tasks are %v", tasks)
+			}
+		}
+		gate.Open()
+	})
+}
+
+// TestQuestions: a client that shows forms is asked; another one is told how to answer.
+func TestQuestions(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, version string) {
+		s := whole.Open(t, rig.Memory(t), file, fakellm.New(t))
+		asked := ""
+		c := connect(t, s, version, &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			asked = r.Params.Message
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "yes"}}, nil
+		}})
+		if r := call(t.Context(), t, c, "asker", map[string]any{"message": "tides"}); textOf(r) != "went on" || asked != "Go on?" {
+			t.Errorf("%+v %q, asked %q", r, textOf(r), asked)
+		}
+		plain := connect(t, s, version, nil)
+		r := call(t.Context(), t, plain, "asker", map[string]any{"message": "waves"})
+		if r.IsError || !strings.Contains(textOf(r), "Go on?") {
+			t.Fatalf("%+v %s", r, textOf(r))
+		}
+		about, _ := r.Meta["team-server/task"].(map[string]any)
+		r = call(t.Context(), t, plain, "asker", map[string]any{"message": "yes", "task": about["id"]})
+		if textOf(r) != "went on" {
+			t.Errorf("%+v %s", r, textOf(r))
+		}
+		if n := len(tasksOf(t, rig.Clients(t, s.Target)[0])); n != 2 {
+			t.Errorf("%d tasks, want 2", n)
+		}
+	})
+}
+
+// TestTasks: a client that declares the extension gets a task, which it asks for, answers and cancels.
+func TestTasks(t *testing.T) {
+	t.Parallel()
+	s := whole.Open(t, rig.Memory(t), file, fakellm.New(t))
+	const declares = `"extensions":{"io.modelcontextprotocol/tasks":{}}`
+	do := func(method, name, params string) map[string]any {
+		t.Helper()
+		body, h := modern(method, name, params, declares)
+		answer, err := post(t.Context(), s, body, h)
+		var m struct {
+			Result map[string]any `json:"result"`
+		}
+		if err != nil || json.Unmarshal([]byte(answer), &m) != nil || m.Result == nil {
+			t.Fatal(answer, err)
+		}
+		return m.Result
+	}
+	given := do("tools/call", "asker", `"name":"asker","arguments":{"message":"tides"}`)
+	id := fmt.Sprint(given["taskId"])
+	if given["resultType"] != "task" || given["createdAt"] == nil || given["pollIntervalMs"] == nil {
+		t.Errorf("%v", given)
+	}
+	if ttl, ok := given["ttlMs"]; !ok || ttl != nil {
+		t.Errorf("ttlMs is %v", ttl)
+	}
+	until := func(status string) map[string]any {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; {
+			task := do("tasks/get", id, fmt.Sprintf(`"taskId":%q`, id))
+			if task["status"] == status {
+				return task
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%v, want %s", task, status)
+			}
+		}
+	}
+	questions, _ := until("input_required")["inputRequests"].(map[string]any)
+	if len(questions) != 1 {
+		t.Fatalf("%v", questions)
+	}
+	for q := range questions {
+		do("tasks/update", id, fmt.Sprintf(`"taskId":%q,"inputResponses":{%q:{"action":"accept","content":{"answer":"yes"}}}`, id, q))
+	}
+	if got := fmt.Sprint(until("completed")["result"]); !strings.Contains(got, "went on") {
+		t.Errorf("%s", got)
+	}
+	again := do("tools/call", "asker", `"name":"asker","arguments":{"message":"tides"}`)
+	if again["taskId"] == id {
+		t.Error("an intended repetition got the first task")
+	}
+	id = fmt.Sprint(again["taskId"])
+	until("input_required")
+	do("tasks/cancel", id, fmt.Sprintf(`"taskId":%q`, id))
+	until("cancelled")
+}
+
+// TestRefused: what waiting does not mend is a result with isError, so that no client repeats the call.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	s := whole.Open(t, rig.Memory(t), file, fakellm.New(t))
+	c := connect(t, s, "2025-11-25", nil)
+	other := *s
+	other.Target = s.As("other", "eve")
+	foreign := connect(t, &other, "2025-11-25", nil)
+	r := call(t.Context(), t, c, "asker", map[string]any{"message": "tides"})
+	about, _ := r.Meta["team-server/task"].(map[string]any)
+	r = call(t.Context(), t, foreign, "asker", map[string]any{"message": "yes", "task": about["id"]})
+	if !r.IsError || !strings.Contains(textOf(r), "TASK_NOT_FOUND") {
+		t.Errorf("%+v %s", r, textOf(r))
+	}
+}
