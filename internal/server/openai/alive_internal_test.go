@@ -19,10 +19,14 @@ func TestPlainCallsStayAlive(t *testing.T) {
 		p := &patient{w: w}
 		p.begin()
 		time.Sleep(refusalTime - time.Second)
+		synctest.Wait()
+		p.mu.Lock()
 		if w.Flushed || w.Body.Len() > 0 {
 			t.Errorf("%q is sent too early", w.Body)
 		}
+		p.mu.Unlock()
 		time.Sleep(310 * time.Second)
+		synctest.Wait()
 		if !p.stop() || w.Header().Get("Content-Type") != "application/json" || w.Code != http.StatusOK {
 			t.Errorf("got %d %v", w.Code, w.Header())
 		}
@@ -31,6 +35,7 @@ func TestPlainCallsStayAlive(t *testing.T) {
 		}
 		n := w.Body.Len()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if w.Body.Len() != n {
 			t.Error("it goes on after the end")
 		}
@@ -44,12 +49,16 @@ func TestStreamsStayAlive(t *testing.T) {
 		w := httptest.NewRecorder()
 		c := &chunks{head: completion{ID: "x", Object: "chat.completion.chunk", Created: 1, Model: "m"}}
 		c.begin = func() *wire.EventWriter { return wire.NewEventWriter(w, time.Minute, func(error) {}) }
-		c.timer = time.AfterFunc(refusalTime, c.alive)
+		c.wait()
 		time.Sleep(refusalTime - time.Second)
+		synctest.Wait()
+		c.mu.Lock()
 		if w.Flushed || w.Body.Len() > 0 {
 			t.Errorf("%q is sent too early", w.Body)
 		}
+		c.mu.Unlock()
 		time.Sleep(310 * time.Second)
+		synctest.Wait()
 		if !c.stop() {
 			t.Error("the stream has not begun")
 		}

@@ -16,15 +16,18 @@ const (
 
 // patient keeps a plain call alive that waits for its answer: after a while it sends the headers, and then blanks.
 type patient struct {
-	w     http.ResponseWriter
-	timer *time.Timer
+	w http.ResponseWriter
 
 	mu      sync.Mutex
-	begun   bool // guarded by mu
-	stopped bool // guarded by mu
+	timer   *time.Timer // guarded by mu
+	begun   bool        // guarded by mu
+	stopped bool        // guarded by mu
 }
 
+// begin begins to wait.
 func (p *patient) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.timer = time.AfterFunc(refusalTime, p.blank)
 }
 
@@ -49,9 +52,9 @@ func (p *patient) blank() {
 
 // stop ends the blanks and reports whether any were sent.
 func (p *patient) stop() bool {
-	p.timer.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.timer.Stop()
 	p.stopped = true
 	return p.begun
 }

@@ -29,7 +29,7 @@ type chunks struct {
 	answer  answer
 
 	mu     sync.Mutex
-	timer  *time.Timer       // keeps the stream alive
+	timer  *time.Timer       // keeps the stream alive; guarded by mu
 	events *wire.EventWriter // nil until the stream begins; guarded by mu
 	sent   int               // bytes of the answer that were sent; guarded by mu
 	ended  bool              // guarded by mu
@@ -44,7 +44,7 @@ func (d *Door) stream(w http.ResponseWriter, r *http.Request, req *chatRequest, 
 		begin: func() *wire.EventWriter { return wire.NewEventWriter(w, d.config.StallTime, cancel) },
 	}
 	to.ctx, to.req = t.send(ctx, at)
-	to.timer = time.AfterFunc(refusalTime, to.alive)
+	to.wait()
 	err := d.table.Stream(a2av1.A2AService_SendStreamingMessage_FullMethodName, to)
 	begun := to.stop()
 	if err == nil {
@@ -111,6 +111,13 @@ func (c *chunks) rest() error {
 	return c.send(delta{Content: &piece}, nil)
 }
 
+// wait begins to keep the stream alive.
+func (c *chunks) wait() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timer = time.AfterFunc(refusalTime, c.alive)
+}
+
 // alive sends a chunk without a text: some clients give up after two minutes without one, whatever else is sent.
 func (c *chunks) alive() {
 	c.mu.Lock()
@@ -129,9 +136,9 @@ func (c *chunks) alive() {
 
 // stop ends the chunks of alive and reports whether the stream has begun.
 func (c *chunks) stop() bool {
-	c.timer.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.timer.Stop()
 	c.ended = true
 	return c.events != nil
 }
