@@ -18,7 +18,7 @@ func TestQuestion(t *testing.T) {
 		if err := protojson.Unmarshal([]byte(`{"parts":`+parts+`}`), m); err != nil {
 			t.Fatal(err)
 		}
-		if got := question(m); got != want {
+		if got := Question(m); got != want {
 			t.Errorf("%s: %q, want %q", parts, got, want)
 		}
 	}
