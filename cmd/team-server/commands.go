@@ -352,3 +352,24 @@ func versionCommand(s *cli.Shell) *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return s.Version() },
 	}
 }
+
+func mcpCommand(s *cli.Shell) *cobra.Command {
+	return &cobra.Command{
+		Use:   "mcp [FILE]",
+		Short: "Serves agents and teams as tools of an MCP server on standard input and output",
+		Long: "Serves the agents and teams of FILE, ./team.yaml or the demo, or those of --server, as\n" +
+			"tools to the MCP client that has started this command. Nothing but messages of MCP is\n" +
+			"written to standard output.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			file := ""
+			if len(args) > 0 {
+				file = args[0]
+			}
+			if err := oneServer(s, file); err != nil {
+				return err
+			}
+			return cli.MCP(c.Context(), s, file)
+		},
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/mcpstdio"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
@@ -237,5 +239,35 @@ func (s *Shell) outcome(t *transcript.Printer) error {
 		}
 		return ErrFailed
 	}
+	return nil
+}
+
+// MCP passes the messages of an MCP client on standard input on to /mcp of a server, that of --server or one in this
+// process, and writes what that answers to standard output, a line for each message.
+func MCP(ctx context.Context, s *Shell, file string) error {
+	base := s.Server
+	if base == "" {
+		def, err := s.definition(file)
+		if err != nil {
+			return err
+		}
+		if def.Server.Server == nil {
+			def.Server.Server = &teamv1.ServerSettings{}
+		}
+		def.Server.Server.Mcp = &teamv1.McpDoor{}
+		running, err := serve.Local(context.WithoutCancel(ctx), def, s.log(zapcore.ErrorLevel))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = running.Stop() }() // runs end with the process
+		base = "http://" + running.HTTP
+	}
+	secure, err := s.tls()
+	if err != nil {
+		return UsageError{err}
+	}
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: secure}}
+	defer web.CloseIdleConnections()
+	mcpstdio.Serve(ctx, s.In, s.Out, mcpstdio.Server{URL: strings.TrimSuffix(base, "/") + "/mcp", Token: s.Token, Web: web})
 	return nil
 }
