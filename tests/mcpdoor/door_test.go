@@ -36,6 +36,7 @@ const file = `version: v1
 models: {m: {provider: openai, name: m, base_url: "${LLM}", price: {input: "1", output: "1"}}, b: {provider: openai, name: b, base_url: "${LLM}"}}
 agents:
   writer: {description: Writes., model: m}
+  twice: {description: Asks twice., scripted: {steps: [{ask: "Go on?"}, {ask: "Really?"}, {text: "went on"}]}}
   asker: {description: Asks., scripted: {steps: [{ask: "Go on?"}, {text: "went on"}]}}
   broken: {description: Fails., model: b}
 server:
@@ -121,7 +122,7 @@ func TestSend(t *testing.T) {
 		for _, tool := range list.Tools {
 			names = append(names, tool.Name)
 		}
-		if got := strings.Join(names, " "); got != "asker broken writer" {
+		if got := strings.Join(names, " "); got != "asker broken twice writer" {
 			t.Errorf("tools %s", got)
 		}
 		if r := call(t.Context(), t, c, "writer", map[string]any{"message": "tides"}); r.IsError || textOf(r) != "about tides" {
@@ -278,6 +279,34 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("%d tasks, want 2", n)
 		}
 	})
+}
+
+// TestQuestions_SameAnswer: the same answer to two questions of a task is given to both.
+func TestQuestions_SameAnswer(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, version string) {
+		s := whole.Open(t, rig.Memory(t), file, fakellm.New(t))
+		c := connect(t, s, version, nil)
+		r := call(t.Context(), t, c, "twice", map[string]any{"message": "waves"})
+		about, _ := r.Meta["team-server/task"].(map[string]any)
+		for _, want := range []string{"Really?", "went on"} {
+			if r = call(t.Context(), t, c, "twice", map[string]any{"message": "yes", "task": about["id"]}); !strings.Contains(textOf(r), want) {
+				t.Errorf("%q, want %q", textOf(r), want)
+			}
+		}
+	})
+}
+
+// TestProgress_LongToken: a progressToken that each notification would repeat has a limit.
+func TestProgress_LongToken(t *testing.T) {
+	t.Parallel()
+	s := whole.Open(t, rig.Memory(t), file, fakellm.New(t))
+	body, h := modern("tools/call", "asker", `"name":"asker","arguments":{"message":"x"}`, "")
+	body = strings.Replace(body, `"_meta":{`, `"_meta":{"progressToken":"`+strings.Repeat("t", 300)+`",`, 1)
+	got, err := post(t.Context(), s, body, h)
+	if err != nil || !strings.Contains(got, "progressToken has 302 bytes") {
+		t.Errorf("%s %v", got, err)
+	}
 }
 
 // TestTasks: a client that declares the extension gets a task, which it asks for, answers and cancels.

@@ -127,12 +127,36 @@ func (p *stdio) post(ctx context.Context, line []byte, m envelope, session strin
 	}
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), wire.TypeSSE) {
 		b, err := io.ReadAll(resp.Body)
-		if err == nil && len(b) > 0 {
+		switch {
+		case err != nil:
+			return err
+		case resp.StatusCode >= http.StatusBadRequest && !answers(b, m.ID):
+			return refusal(resp.Status, b)
+		case len(b) > 0:
 			p.write(b)
 		}
-		return err
+		return nil
 	}
 	return p.events(resp.Body)
+}
+
+// answers reports whether a body is the answer to the request with an id.
+func answers(body []byte, id json.RawMessage) bool {
+	var to struct {
+		ID json.RawMessage `json:"id"`
+	}
+	return json.Unmarshal(body, &to) == nil && bytes.Equal(to.ID, id)
+}
+
+// refusal returns what the body of a refused request says, or its status.
+func refusal(status string, body []byte) error {
+	var says struct {
+		Error wire.RPCError `json:"error"`
+	}
+	if json.Unmarshal(body, &says) != nil || says.Error.Message == "" {
+		return fmt.Errorf("the server answers %s", status)
+	}
+	return errors.New(says.Error.Message)
 }
 
 func (p *stdio) events(body io.Reader) error {

@@ -101,7 +101,9 @@ func Stream[Req proto.Message, U any](to grpc.ServerStream, s *Chain, method str
 		return err
 	}
 	c.endCount()
-	c.in.Held.opened()
+	if !c.in.translated { // a door keeps its request until the end
+		c.in.Held.opened()
+	}
 	s.config.Metrics.Streams(ctx, method, c.in.Binding, 1)
 	defer s.config.Metrics.Streams(ctx, method, c.in.Binding, -1)
 	_ = to.SendHeader(nil) // the first send reports a caller that disconnected

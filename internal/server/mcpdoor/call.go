@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -64,10 +66,12 @@ func (d *Door) call(ctx context.Context, q *request) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cancelled := make(chan struct{})
-	defer d.waiting.begin(q.callKey(q.ID), sync.OnceFunc(func() {
-		close(cancelled)
-		cancel()
-	}))()
+	if !q.modern && q.session != "" { // otherwise ids are not those of one client, and closing the stream cancels
+		defer d.waiting.begin(q.callKey(q.ID), sync.OnceFunc(func() {
+			close(cancelled)
+			cancel()
+		}))()
+	}
 	q.reply.lasts(func(error) { cancel() })
 	result, done, err := t.run(ctx)
 	if t.isCancelled(gone, cancelled) {
@@ -111,7 +115,7 @@ func (t *toolCall) read() error {
 		State     string                 `json:"requestState"`
 	}
 	if err := json.Unmarshal(t.Params, &params); err != nil {
-		return &rpcError{wire.RPCInvalidParams, "params: " + err.Error()}
+		return &rpcError{wire.RPCInvalidParams, "params must be an object with name, a text, and arguments, an object"}
 	}
 	if params.Name == "" {
 		return &rpcError{wire.RPCInvalidParams, "params.name must be the name of a tool; tools/list lists them"}
@@ -158,7 +162,7 @@ func (t *toolCall) run(ctx context.Context) (result any, done func(), err error)
 		t.repeats.given(task.GetId(), done)
 		return flat(task, "task"), nil, nil
 	}
-	if !taskstate.Final(task.GetStatus().GetState()) {
+	if !taskstate.Final(task.GetStatus().GetState()) && t.args.Task == "" {
 		done = nil // a call with the same arguments finds the task
 	}
 	return resultOf(ctx, t.request, t.tool, task), done, nil
@@ -178,8 +182,10 @@ func (t *toolCall) send(ctx context.Context) (task *a2av1.Task, done func(), err
 			task, err = t.wait(ctx, t.args.Task)
 			return task, nil, err
 		}
-		task, err = t.post(ctx, t.message(t.repeats.id(t.key(), 0)))
-		return task, nil, err
+		key := t.key()
+		n := t.repeats.next(key)
+		task, err = t.post(ctx, t.message(t.repeats.id(key, n)))
+		return task, func() { t.repeats.done(key, n+1) }, err
 	case t.args.Message == "" && len(t.args.Files) == 0:
 		return nil, nil, wire.Invalid("message", "must say what the agent shall do")
 	}
@@ -196,16 +202,18 @@ func (t *toolCall) begin(ctx context.Context) (*a2av1.Task, func(), error) {
 			return nil, nil, err
 		}
 		if task.GetId() != "" && t.repeats.over(task) {
+			t.task = "" // that of the next message is not known yet
 			continue
 		}
 		return task, func() { t.repeats.done(key, n+1) }, nil
 	}
 }
 
-// key identifies the calls that mean the same task.
+// key identifies the calls that mean the same task, in a few bytes, because it is remembered.
 func (t *toolCall) key() string {
 	args, _ := json.Marshal(t.args) // always encodes
-	return t.owner + "\x00" + t.session + "\x00" + t.tool + "\x00" + string(args)
+	sum := sha256.Sum256([]byte(t.owner + "\x00" + t.session + "\x00" + t.tool + "\x00" + string(args)))
+	return hex.EncodeToString(sum[:])
 }
 
 // message returns the request that sends the message of the call.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -126,6 +127,9 @@ func (d *Door) Serve(w http.ResponseWriter, r *http.Request, _ map[string]string
 	d.answer(ctx, q)
 }
 
+// maxToken is the maximum number of bytes of a progressToken, which each notification repeats.
+const maxToken = 256
+
 // readMeta reads the version and the capabilities of a request, and checks the headers that must repeat them. The status is
 // that of the answer with the error.
 func (q *request) readMeta(h http.Header) (status int, fault *wire.RPCError) {
@@ -134,9 +138,14 @@ func (q *request) readMeta(h http.Header) (status int, fault *wire.RPCError) {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(q.Params, &params); err != nil {
-		return http.StatusBadRequest, &wire.RPCError{Code: wire.RPCInvalidParams, Message: "params: " + err.Error()}
+		return http.StatusBadRequest, &wire.RPCError{Code: wire.RPCInvalidParams, Message: "params must be an object, and so must be its _meta and the capabilities in it"}
 	}
-	q.meta = params.Meta
+	if q.meta = params.Meta; string(q.meta.ProgressToken) == "null" {
+		q.meta.ProgressToken = nil
+	}
+	if len(q.meta.ProgressToken) > maxToken {
+		return http.StatusBadRequest, &wire.RPCError{Code: wire.RPCInvalidParams, Message: fmt.Sprintf("_meta.progressToken has %d bytes; at most %d are allowed", len(q.meta.ProgressToken), maxToken)}
+	}
 	version := h.Get("Mcp-Protocol-Version")
 	if q.Method == "initialize" { // some clients name a version that they do not speak yet
 		return 0, nil

@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -173,10 +174,9 @@ func parseAnswer(b []byte) (a clientAnswer, ok bool) {
 // elicited takes the answer to an elicitation, whose id names the task and the question: any replica can take it.
 func (d *Door) elicited(ctx context.Context, owner string, a clientAnswer) {
 	id := strings.SplitN(a.ID, "/", 3)
-	if len(id) == 3 && a.Result.Action == "accept" {
-		_ = d.sendAnswer(ctx, answerTo(owner, id[0], id[1], id[2], a.Result.text())) // the call that waits asks again
+	if !d.waiting.answer(owner+" "+a.ID, a.Result) && len(id) == 3 && a.Result.Action == "accept" {
+		_ = d.sendAnswer(ctx, answerTo(owner, id[0], id[1], id[2], a.Result.text())) // the call that waits elsewhere looks again
 	}
-	d.waiting.answer(owner+" "+a.ID, a.Result)
 }
 
 // lookInterval is how often a call looks whether a question was answered elsewhere.
@@ -186,6 +186,8 @@ const lookInterval = 5 * time.Second
 // again. It reports false if nobody answers.
 func (t *toolCall) elicit(ctx context.Context, task *a2av1.Task, question *teamv1.Question) (*a2av1.Task, bool, error) {
 	id := t.tool + "/" + task.GetId() + "/" + question.GetQuestion()
+	ctx, cancel := context.WithTimeout(ctx, call.MaxTime)
+	defer cancel()
 	answers, forget := t.waiting.ask(t.owner + " " + id)
 	defer forget()
 	t.reply.send(map[string]any{"jsonrpc": "2.0", "id": id, "method": elicit, "params": formOf(question)})
@@ -200,6 +202,9 @@ func (t *toolCall) elicit(ctx context.Context, task *a2av1.Task, question *teamv
 			next, err := t.post(ctx, answerTo(t.owner, t.tool, task.GetId(), question.GetQuestion(), a.text()))
 			return next, err == nil, err
 		case <-look.C:
+			if err := t.Chain.Still(call.InboundOf(ctx)); err != nil {
+				return nil, false, err
+			}
 			next, err := t.wait(ctx, task.GetId())
 			if err != nil || taskstate.Final(next.GetStatus().GetState()) || !asks(next, question) {
 				return next, err == nil, err
@@ -220,23 +225,26 @@ func asks(task *a2av1.Task, question *teamv1.Question) bool {
 // concurrent use.
 type waiting struct {
 	mu      sync.Mutex
-	calls   map[string]func()           // guarded by mu
+	calls   map[string]*func()          // guarded by mu
 	answers map[string]chan elicitation // guarded by mu
 }
 
 func newWaiting() waiting {
-	return waiting{calls: map[string]func(){}, answers: map[string]chan elicitation{}}
+	return waiting{calls: map[string]*func(){}, answers: map[string]chan elicitation{}}
 }
 
 // begin adds a call until end is called.
 func (w *waiting) begin(key string, cancel func()) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.calls[key] = cancel
+	own := &cancel
+	w.calls[key] = own
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		delete(w.calls, key)
+		if w.calls[key] == own {
+			delete(w.calls, key)
+		}
 	}
 }
 
@@ -245,7 +253,7 @@ func (w *waiting) cancel(key string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if cancel, ok := w.calls[key]; ok {
-		cancel()
+		(*cancel)()
 	}
 }
 
@@ -262,12 +270,14 @@ func (w *waiting) ask(key string) (answers <-chan elicitation, forget func()) {
 	}
 }
 
-// answer passes an answer on to the call that waits for it, if it does so here.
-func (w *waiting) answer(key string, e elicitation) {
+// answer passes an answer on to the call that waits for it, and reports whether it does so here.
+func (w *waiting) answer(key string, e elicitation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
 	case w.answers[key] <- e: // a nil channel takes nothing
+		return true
 	default:
+		return false
 	}
 }

@@ -3,6 +3,7 @@ package mcpdoor
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -25,12 +26,18 @@ const (
 // for concurrent use.
 type repeats struct {
 	mu       sync.Mutex
-	answered map[string]int    // number of answers by call; guarded by mu
+	answered map[string]got    // by call; guarded by mu
 	tasks    map[string]func() // what to do when the client has got the result of a task; guarded by mu
 }
 
+// got says how many answers a client has got to a call.
+type got struct {
+	answers int
+	at      time.Time // of the last one
+}
+
 func newRepeats() repeats {
-	return repeats{answered: map[string]int{}, tasks: map[string]func(){}}
+	return repeats{answered: map[string]got{}, tasks: map[string]func(){}}
 }
 
 // id returns the message id of the call with a number.
@@ -43,7 +50,7 @@ func (*repeats) id(key string, n int) string {
 func (r *repeats) next(key string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.answered[key]
+	return r.answered[key].answers
 }
 
 // done sets the number of the next call.
@@ -51,9 +58,12 @@ func (r *repeats) done(key string, next int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.answered) >= maxRemembered {
+		maps.DeleteFunc(r.answered, func(_ string, g got) bool { return time.Since(g.at) > findable })
+	}
+	if len(r.answered) >= maxRemembered {
 		clear(r.answered)
 	}
-	r.answered[key] = max(next, r.answered[key])
+	r.answered[key] = got{max(next, r.answered[key].answers), time.Now()}
 }
 
 // given sets what to do when the client that was given a task has got its result.

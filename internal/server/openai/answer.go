@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,7 +74,7 @@ func (a *answer) keep(of *a2av1.Artifact, more bool) {
 			continue
 		}
 		if more {
-			of = &a2av1.Artifact{ArtifactId: of.GetArtifactId(), Name: have.GetName(), Parts: append(have.GetParts(), of.GetParts()...)}
+			of = &a2av1.Artifact{ArtifactId: of.GetArtifactId(), Name: have.GetName(), Parts: slices.Concat(have.GetParts(), of.GetParts())}
 		}
 		a.others[i] = of
 		return

@@ -48,6 +48,22 @@ func (c *callers) forget(message string, of *caller) {
 	}
 }
 
+// waits reports whether a caller waits for the answer to a message.
+func (c *callers) waits(message string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.calls[message]
+	if of == nil {
+		return false
+	}
+	select {
+	case <-of.left:
+		return false
+	default:
+		return true
+	}
+}
+
 // leaving is how long it may take until the end of a connection is known.
 const leaving = time.Second
 

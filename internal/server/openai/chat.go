@@ -68,7 +68,7 @@ func (d *Door) chat(w http.ResponseWriter, r *http.Request, _ map[string]string,
 	}
 	answered := serve(w, r, req, t, at)
 	d.open.leave(at.message, waits, answered && r.Context().Err() == nil)
-	if r.Context().Err() != nil && d.config.Settings.GetCancelOnDisconnect() {
+	if r.Context().Err() != nil && !answered && d.config.Settings.GetCancelOnDisconnect() && !d.open.waits(at.message) {
 		d.cancel(context.WithoutCancel(r.Context()), t, at)
 	}
 }
@@ -91,6 +91,7 @@ func (d *Door) whole(w http.ResponseWriter, r *http.Request, req *chatRequest, t
 	}
 	switch {
 	case err != nil && begun:
+		limitWrite(w)
 		_, _ = w.Write(failureJSON(wire.Status(err))) //nolint:gosec // JSON, with its media type; the caller may have disconnected
 		return false
 	case err != nil:
@@ -106,6 +107,8 @@ func (d *Door) whole(w http.ResponseWriter, r *http.Request, req *chatRequest, t
 
 // cancel cancels the task of a message whose caller has disconnected.
 func (d *Door) cancel(ctx context.Context, t *turn, at place) {
+	ctx, cancel := context.WithTimeout(ctx, call.QuickTime)
+	defer cancel()
 	tasks, err := d.inContext(ctx, t, at.context)
 	if err != nil {
 		return

@@ -45,9 +45,11 @@ func (p *patient) blank() {
 		p.w.Header().Set("X-Accel-Buffering", "no")
 	}
 	limitWrite(p.w)
-	_, _ = p.w.Write([]byte(" "))               // the end of the connection ends the call
-	_ = http.NewResponseController(p.w).Flush() // as above
-	_ = p.timer.Reset(aliveTime)                // it has fired
+	_, _ = p.w.Write([]byte(" ")) // the end of the connection ends the call
+	to := http.NewResponseController(p.w)
+	_ = to.Flush()                       // as above
+	_ = to.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at it, even if there is nothing to write
+	_ = p.timer.Reset(aliveTime)         // it has fired
 }
 
 // stop ends the blanks and reports whether any were sent.

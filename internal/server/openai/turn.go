@@ -256,6 +256,9 @@ func (d *Door) before(ctx context.Context, t *turn, tasks []*a2av1.Task) (at pla
 			if !strings.HasPrefix(m.GetMessageId(), "oai-"+t.digest+"-") {
 				continue
 			}
+			if task.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_CANCELED { // perhaps because its caller had gone
+				break
+			}
 			if t.retry == unsaid && (stale(task) || d.open.have(ctx, m.GetMessageId())) {
 				break
 			}
