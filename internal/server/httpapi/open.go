@@ -3,6 +3,8 @@ package httpapi
 import (
 	"net/http"
 	"regexp"
+
+	"github.com/agentteams/team-server/internal/server/mcpdoor"
 )
 
 // openCard matches the paths of public cards: of the default agent, and of one agent.
@@ -16,7 +18,7 @@ func (s *API) isOpen(r *http.Request) bool {
 	case http.MethodGet, http.MethodHead:
 		return card || s.open[r.URL.Path]
 	case http.MethodOptions:
-		return card || r.URL.Path == jwksPath
+		return card || r.URL.Path == jwksPath || r.URL.Path == mcpdoor.MetadataPath && s.open[r.URL.Path]
 	}
 	return false
 }

@@ -100,10 +100,11 @@ func foreignError(header, value string) error {
 const (
 	// corsRequest lists the request headers that pages may send.
 	corsRequest = "Accept, Authorization, Content-Type, A2A-Version, A2A-Extensions, X-A2A-Extensions, Last-Event-ID, " +
-		"If-None-Match, If-Modified-Since, Range, If-Range, Grpc-Timeout, Team-Path, Traceparent, Tracestate"
+		"If-None-Match, If-Modified-Since, Range, If-Range, Grpc-Timeout, Team-Path, Traceparent, Tracestate, " +
+		"Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name"
 	// corsExposed lists the response headers that pages may read.
 	corsExposed = "A2A-Extensions, X-A2A-Extensions, X-Request-Id, Retry-After, WWW-Authenticate, Allow, ETag, Last-Modified, Location, " +
-		"Accept-Ranges, Content-Range, Content-Disposition"
+		"Accept-Ranges, Content-Range, Content-Disposition, Mcp-Session-Id, X-Should-Retry"
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	// corsAge is how long a browser may cache a preflight, in seconds.
 	corsAge = "7200"
