@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/server/service"
@@ -66,6 +67,7 @@ type request struct {
 	modern  bool   // it is of version 2026-07-28
 	session string // "" without one
 	owner   string // who calls
+	record  *call.Record
 	reply   *reply
 }
 
@@ -94,7 +96,7 @@ func (c capabilities) elicits() bool {
 func (d *Door) Serve(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	in := call.InboundOf(r.Context())
 	ctx := call.Translated(r.Context())
-	q := &request{session: r.Header.Get("Mcp-Session-Id"), reply: newReply(w, d.StallTime)}
+	q := &request{session: r.Header.Get("Mcp-Session-Id"), record: in.Record, reply: newReply(w, d.StallTime)}
 	defer q.reply.close()
 	if in.Caller != nil {
 		q.owner = in.Caller.Owner()
@@ -115,8 +117,8 @@ func (d *Door) Serve(w http.ResponseWriter, r *http.Request, _ map[string]string
 		return
 	}
 	q.RPCRequest = rpc
-	if status, fault := q.readMeta(r.Header); fault != nil {
-		q.reply.fail(rpc.ID, status, fault)
+	if code, fault := q.readMeta(r.Header); fault != nil {
+		q.reply.fail(rpc.ID, code, fault)
 		return
 	}
 	if rpc.Notification {
@@ -130,9 +132,9 @@ func (d *Door) Serve(w http.ResponseWriter, r *http.Request, _ map[string]string
 // maxToken is the maximum number of bytes of a progressToken, which each notification repeats.
 const maxToken = 256
 
-// readMeta reads the version and the capabilities of a request, and checks the headers that must repeat them. The status is
-// that of the answer with the error.
-func (q *request) readMeta(h http.Header) (status int, fault *wire.RPCError) {
+// readMeta reads the version and the capabilities of a request, and checks the headers that must repeat them. code is the
+// HTTP status of the answer with the error.
+func (q *request) readMeta(h http.Header) (code int, fault *wire.RPCError) {
 	var params struct {
 		Meta meta   `json:"_meta"`
 		Name string `json:"name"`
@@ -206,16 +208,17 @@ func (q *request) finish(result any, err error) bool {
 	if err == nil {
 		return q.reply.result(q.ID, result) == nil
 	}
-	st, status := wire.Status(err), http.StatusOK
+	st, code := wire.Status(err), http.StatusOK
 	fault := wire.RPCErrorOf(st)
 	if st.Code() == codes.Unimplemented && q.modern {
-		status = http.StatusNotFound
+		code = http.StatusNotFound
 	}
 	var own *rpcError
 	if errors.As(err, &own) {
-		fault = &wire.RPCError{Code: own.code, Message: own.text}
+		fault, st = &wire.RPCError{Code: own.code, Message: own.text}, status.New(codes.InvalidArgument, own.text)
 	}
-	q.reply.fail(q.ID, status, fault)
+	q.record.SetRefusal(st) // of a request that reaches no call: its HTTP status is mostly 200
+	q.reply.fail(q.ID, code, fault)
 	return true
 }
 
