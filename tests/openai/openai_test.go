@@ -264,7 +264,7 @@ func TestRefusals(t *testing.T) {
 		"no text":       {chat("writer", "", "user:"), 400, "has content", "INVALID_REQUEST"},
 		"no user":       {chat("writer", "", "user:x", "assistant:y"), 400, "must end with", "INVALID_REQUEST"},
 		"no JSON":       {`{"model": `, 400, "cannot be read", "INVALID_REQUEST"},
-		"a number":      {`{"model": 3}`, 400, "must not be a number", "INVALID_REQUEST"},
+		"a number":      {`{"model": 3}`, 400, "model has the wrong type: number", "INVALID_REQUEST"},
 		"unknown model": {chat("none", "", "user:x"), 404, "none", "model_not_found"},
 		"failed":        {chat("broken", "", "user:x"), 400, "max_tokens", "BUDGET_EXCEEDED"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,7 +125,7 @@ func (t *toolCall) read() error {
 	dec := json.NewDecoder(bytes.NewReader(cmpRaw(params.Arguments)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&t.args); err != nil {
-		return &rpcError{wire.RPCInvalidParams, "arguments: " + err.Error() + "; they are message, files, context and task"}
+		return &rpcError{wire.RPCInvalidParams, "arguments: " + strings.TrimPrefix(err.Error(), "json: ") + "; they are message, files, context and task"}
 	}
 	return nil
 }

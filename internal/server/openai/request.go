@@ -168,7 +168,7 @@ func decode(body []byte, to any) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &wrong):
-		return wire.Invalid(wrong.Field, "must not be a "+wrong.Value)
+		return wire.Invalid(wrong.Field, "has the wrong type: "+wrong.Value)
 	case err != nil:
 		return wire.Invalid("", fmt.Sprintf("cannot be read: %.200s", err))
 	}
