@@ -11,11 +11,24 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// TestPlainCallsStayAlive: while a plain call waits it sends blanks, but nothing before it can no longer be refused by a status.
+// limited is a recorder with a write deadline.
+type limited struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (l *limited) SetWriteDeadline(at time.Time) error {
+	l.deadline = at
+	return nil
+}
+
+// TestPlainCallsStayAlive: while a plain call waits it sends blanks, but nothing before it can no longer be refused by a
+// status. Between them it has no write deadline, at which net/http would reset a stream of HTTP/2 (seen with Go 1.26.8, see
+// findings/go-http2-write-deadline.sh).
 func TestPlainCallsStayAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := httptest.NewRecorder()
+		w := &limited{ResponseRecorder: httptest.NewRecorder()}
 		p := &patient{w: w}
 		p.begin()
 		time.Sleep(refusalTime - time.Second)
@@ -29,6 +42,9 @@ func TestPlainCallsStayAlive(t *testing.T) {
 		synctest.Wait()
 		if !p.stop() || w.Header().Get("Content-Type") != "application/json" || w.Code != http.StatusOK {
 			t.Errorf("got %d %v", w.Code, w.Header())
+		}
+		if !w.deadline.IsZero() {
+			t.Errorf("the write deadline is %v while nothing is written", w.deadline)
 		}
 		if n := w.Body.Len(); strings.TrimSpace(w.Body.String()) != "" || n < 310/100 {
 			t.Errorf("%d bytes %q", n, w.Body)
