@@ -249,7 +249,7 @@ func chatCommand(s *cli.Shell) *cobra.Command {
 			if err := oneServer(s, f.File); err != nil {
 				return err
 			}
-			return s.Chat(c.Context(), args[0], f)
+			return cli.Chat(c.Context(), s, args[0], f)
 		},
 	}
 	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the in-process server")
@@ -276,7 +276,7 @@ func initCommand(s *cli.Shell) *cobra.Command {
 		Use: "init [TEMPLATE]", Short: "Writes the files with which a team of your own begins", Long: strings.TrimSuffix(long, "\n"),
 		Example: "  team-server init\n  team-server init workflow --folder release",
 		Args:    usage(atMostOne("TEMPLATE")),
-		RunE:    func(_ *cobra.Command, args []string) error { return s.Init(strings.Join(args, ""), folder) },
+		RunE:    func(_ *cobra.Command, args []string) error { return cli.Init(s, strings.Join(args, ""), folder) },
 	}
 	c.Flags().StringVar(&folder, "folder", "", "folder to write into; default: the name of the template")
 	return c
@@ -288,7 +288,7 @@ func questionsCommand(s *cli.Shell) *cobra.Command {
 		Use: "answer TASK TEXT", Short: "Answers a question of a task", Args: usage(named("TASK", "TEXT")),
 		Example: "  team-server questions answer 0198c5e2-… yes",
 		RunE: func(c *cobra.Command, args []string) error {
-			return s.AnswerQuestion(c.Context(), args[0], question, args[1])
+			return cli.AnswerQuestion(c.Context(), s, args[0], question, args[1])
 		},
 	}
 	answer.Flags().StringVar(&question, "question", "", "id of the question, if the task asks several")
@@ -298,7 +298,7 @@ func questionsCommand(s *cli.Shell) *cobra.Command {
 		&cobra.Command{
 			Use: "ls [TEAM]", Short: "Lists the open questions that you may answer", Args: usage(atMostOne("TEAM")),
 			RunE: func(c *cobra.Command, args []string) error {
-				return s.ListQuestions(c.Context(), strings.Join(args, ""))
+				return cli.ListQuestions(c.Context(), s, strings.Join(args, ""))
 			},
 		}, answer)
 }

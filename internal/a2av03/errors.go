@@ -61,8 +61,7 @@ func ReadRESTError(httpStatus int, body []byte) *status.Status {
 	return status.New(st.Code(), e.Message)
 }
 
-// readMember returns the status of the JSON-RPC error that is a member of the body, or st
-// if there is none.
+// readMember returns the status of the JSON-RPC error that is a member of the body. Without such a member it returns st.
 func readMember(body []byte, st *status.Status) *status.Status {
 	var e wire.RPCResponse
 	if json.Unmarshal(body, &e) == nil && e.Error != nil && e.Error.Code < 0 && e.Error.Message != "" {

@@ -21,20 +21,15 @@ var leave = map[string]bool{"/quit": true, "/exit": true, "/q": true}
 
 // Chat has a conversation with a team or agent: each line of the standard input is a message, or the answer to the question
 // that the run asks, until the input ends or /quit is read. A run that fails does not end the chat.
-func (s *Shell) Chat(ctx context.Context, team string, f *Run) error {
+func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 	if s.In == nil || s.JSON {
 		return usagef("chat is for people; use run with -o json")
 	}
-	base, stop, err := s.reach(ctx, f.File)
+	c, _, stop, err := dial(ctx, s, f.File)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	c, err := s.client(base)
-	if err != nil {
-		return UsageError{err}
-	}
-	defer c.Close()
 	lines := bufio.NewReader(s.In)
 	talk := &chat{shell: s, client: c, team: team, context: f.Context}
 	if talk.context == "" {
@@ -86,14 +81,11 @@ func (c *chat) prompt() string {
 // say sends a message, or an answer, and prints how its run goes. The error is one that ends the chat.
 func (c *chat) say(ctx context.Context, text string) error {
 	t := c.waiting
-	req := &teamv1.ProcessRequest{AgentId: c.team, ContextId: c.context, Message: agent.UserMessage(uuid.NewString(), text)}
+	var req *teamv1.ProcessRequest
 	if t != nil {
-		req.ContextId, req.TaskId = "", t.TaskID
-		if len(t.Questions) > 0 {
-			req.Question = t.Questions[0].GetQuestion()
-		}
-		t.Waiting = false
+		req, t.Waiting = answerTo(t, c.team, text), false
 	} else {
+		req = &teamv1.ProcessRequest{AgentId: c.team, ContextId: c.context, Message: agent.UserMessage(uuid.NewString(), text)}
 		t = &transcript.Printer{Talk: plain{c.shell.Talk}}
 	}
 	err := c.shell.process(ctx, c.client, req, t)

@@ -9,7 +9,7 @@ import (
 
 // Init writes the files with which a project begins into a folder, and says what to do next. An empty template is the
 // default one, and an empty folder is that of the template's name.
-func (s *Shell) Init(template, folder string) error {
+func Init(s *Shell, template, folder string) error {
 	t, err := scaffold.Find(template)
 	if err != nil {
 		return UsageError{err}

@@ -11,7 +11,7 @@ import (
 )
 
 // ListQuestions prints the open questions that the caller may answer, of one team or agent, or with "" of all.
-func (s *Shell) ListQuestions(ctx context.Context, team string) error {
+func ListQuestions(ctx context.Context, s *Shell, team string) error {
 	c, err := s.manager("questions")
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *Shell) ListQuestions(ctx context.Context, team string) error {
 }
 
 // AnswerQuestion answers a question of a task. An empty question is the only one of the task.
-func (s *Shell) AnswerQuestion(ctx context.Context, task, question, text string) error {
+func AnswerQuestion(ctx context.Context, s *Shell, task, question, text string) error {
 	c, err := s.manager("questions")
 	if err != nil {
 		return err

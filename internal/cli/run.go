@@ -81,6 +81,28 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 	}, nil
 }
 
+// dial returns a client of the server of a command, and the address of that. The caller must call stop.
+func dial(ctx context.Context, s *Shell, file string) (c *client.Team, base string, stop func(), err error) {
+	base, end, err := s.reach(ctx, file)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if c, err = s.client(base); err != nil {
+		end()
+		return nil, "", nil, UsageError{err}
+	}
+	return c, base, func() { c.Close(); end() }, nil
+}
+
+// answerTo returns the request that answers the first open question of a run.
+func answerTo(t *transcript.Printer, team, text string) *teamv1.ProcessRequest {
+	req := &teamv1.ProcessRequest{AgentId: team, TaskId: t.TaskID, Message: agent.UserMessage(uuid.NewString(), text)}
+	if len(t.Questions) > 0 {
+		req.Question = t.Questions[0].GetQuestion()
+	}
+	return req
+}
+
 // definition loads a file; without one it loads ./team.yaml, or the demo if that does not exist.
 func (s *Shell) definition(file string) (*config.Config, error) {
 	if file == "" {
@@ -102,16 +124,11 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	if err != nil {
 		return err
 	}
-	base, stop, err := s.reach(ctx, f.File)
+	c, base, stop, err := dial(ctx, s, f.File)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	c, err := s.client(base)
-	if err != nil {
-		return UsageError{err}
-	}
-	defer c.Close()
 	t := &transcript.Printer{Talk: plain{s.Talk}}
 	req := &teamv1.ProcessRequest{
 		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: m,
@@ -136,12 +153,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		if !ok {
 			break
 		}
-		req = &teamv1.ProcessRequest{
-			AgentId: team, TaskId: t.TaskID, Message: agent.UserMessage(uuid.NewString(), answer),
-		}
-		if len(t.Questions) > 0 {
-			req.Question = t.Questions[0].GetQuestion()
-		}
+		req = answerTo(t, team, answer)
 	}
 	err = s.outcome(t)
 	if s.Server != "" && t.ContextID != "" && !t.Waiting && !s.JSON {

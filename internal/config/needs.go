@@ -54,11 +54,13 @@ func (k *checker) needs() {
 	}
 	for _, name := range sorted(k.Server.GetModels()) {
 		m := k.Server.GetModels()[name]
-		if e, named := k.endpoints[name]; !named {
-			if p, ok := providers[m.GetProvider()]; ok {
-				k.key(name, m, p)
-			}
-		} else if e.key != "" && m.GetApiKey() == "" && k.missingByID[[2]string{"models", name}] == "" {
+		e, named := k.endpoints[name]
+		p, provided := providers[m.GetProvider()]
+		switch {
+		case !named && provided:
+			k.key(name, m, p)
+		case e.key == "" || m.GetApiKey() != "" || k.missingByID[[2]string{"models", name}] != "":
+		default:
 			if m.ApiKey, _ = k.env(e.key); m.GetApiKey() == "" {
 				k.lacksKey(name, e.key)
 			}

@@ -14,8 +14,8 @@ type Account interface {
 	// the account does not limit is Unlimited.
 	Left() agent.Cost
 	// Reserve reserves w.Most, or as much of it as the account has, at least w.Enough. If others
-	// hold reservations that they may release, it waits for a limited time; if there are none, or
-	// that time has passed, it settles for w.Least. With w.Part it reserves no more than a part of
+	// hold reservations that they may release, it waits for a limited time. After that time, or if
+	// no others hold any, it settles for w.Least. With w.Part it reserves no more than a part of
 	// what the account has, but not less than w.Least. instead is a reservation that is released in
 	// exchange, or nil; after an error it is kept. The error is ACCOUNT_LIMIT_REACHED, the cause of
 	// ctx, or that of the store. w.Instead is not used.
@@ -39,8 +39,8 @@ func (b *Budget) Under(a Account) *Budget {
 	return b
 }
 
-// account returns the account that reservations in b are also made in, or nil if there is none or b
-// is below a reservation, which covers them.
+// account returns the account that reservations in b are also made in. It returns nil for a budget
+// without an account, and for one below a reservation, which covers them.
 func (b *Budget) account() Account {
 	for n := b; n != nil; n = n.parent {
 		if n.reserved {

@@ -5,8 +5,10 @@ package wire
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -155,4 +157,14 @@ func Unmarshal(b []byte, m proto.Message) error {
 		return found.other[0].invalid()
 	}
 	return Invalid("", place(err))
+}
+
+// Mismatch returns the field of JSON that encoding/json could not decode, "" for the whole, and what is wrong with it, in
+// words for the author of the JSON.
+func Mismatch(err error) (field, what string) {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return wrong.Field, "has the wrong type: " + wrong.Value
+	}
+	return "", fmt.Sprintf("cannot be read: %.200s", strings.TrimPrefix(err.Error(), "json: "))
 }

@@ -170,7 +170,7 @@ func (b *inbox) inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
 	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):
 		return nil, mayNot(q)
 	case q != nil && q.GetApproval() == nil && !chosen(q, s.message):
-		return nil, Invalid(Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(options(q), ", ")})
+		return nil, Invalid(Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(OptionsOf(q.GetMessage()), ", ")})
 	case q != nil:
 		a := &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}
 		if err := b.read(q, s.message, a); err != nil {
@@ -204,10 +204,10 @@ func (b *inbox) read(q *teamv1.Question, m *a2av1.Message, a *teamv1.Answered) (
 	return err
 }
 
-// options returns the permitted answers to a question. An empty list permits any text.
-func options(q *teamv1.Question) []string {
+// OptionsOf returns the answers that the message of a question permits. An empty list permits any text.
+func OptionsOf(question *a2av1.Message) []string {
 	var list []string
-	for _, p := range q.GetMessage().GetParts() {
+	for _, p := range question.GetParts() {
 		for _, v := range p.GetData().GetStructValue().GetFields()["options"].GetListValue().GetValues() {
 			list = append(list, v.GetStringValue())
 		}
@@ -218,7 +218,7 @@ func options(q *teamv1.Question) []string {
 // chosen reports whether m answers q with one of its options. If q has no options or is not a
 // closed question, that is always true.
 func chosen(q *teamv1.Question, m *a2av1.Message) bool {
-	list := options(q)
+	list := OptionsOf(q.GetMessage())
 	closed := q.GetKind() == teamv1.Asked_KIND_APPROVAL || q.GetKind() == teamv1.Asked_KIND_OUTCOME
 	return !closed || len(list) == 0 || slices.Contains(list, strings.TrimSpace(agent.Text(m)))
 }

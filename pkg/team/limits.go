@@ -26,6 +26,9 @@ const (
 	DefaultMemberTimeout = 60 * time.Second
 )
 
+// DefaultSteps is the default of limits.max_steps, the maximum number of steps of a run.
+const DefaultSteps = 100
+
 // NameOfLimit returns the name of a limit for errors. It says that the limit is a default unless the configuration sets it.
 func NameOfLimit(name string, set bool) string {
 	if set {
@@ -37,7 +40,7 @@ func NameOfLimit(name string, set bool) string {
 // effective returns the limits that l sets, and the defaults for all others.
 func effective(l *teamv1.Limits) limits {
 	e := limits{
-		maxSteps: 100, maxParallel: 3, maxDepth: agent.MaxDepth,
+		maxSteps: DefaultSteps, maxParallel: 3, maxDepth: agent.MaxDepth,
 		timeout: DefaultTimeout, memberTimeout: DefaultMemberTimeout,
 		retry: step.Retry{Attempts: 3, Backoff: time.Second},
 	}

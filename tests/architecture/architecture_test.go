@@ -363,10 +363,9 @@ func packagesBelow(t *testing.T, dir string) (names []string) {
 	return slices.Compact(names)
 }
 
-// larger are the types that have more methods than others may, with how many. None is to be added, and none to grow but
-// the Shell, of which each command is a method.
+// larger are the types that have more methods than others may, with how many. None is to be added, and none to grow.
 var larger = map[string]int{
-	"internal/cli.Shell":          100,
+	"internal/cli.Shell":          96,
 	"internal/engine/drive.drive": 86,
 	"internal/manage.Manager":     76,
 	"pkg/team/internal/step.Work": 75,

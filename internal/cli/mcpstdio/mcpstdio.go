@@ -130,22 +130,20 @@ func (p *stdio) post(ctx context.Context, line []byte, m envelope, session strin
 		switch {
 		case err != nil:
 			return err
-		case resp.StatusCode >= http.StatusBadRequest && !answers(b, m.ID):
+		case resp.StatusCode >= http.StatusBadRequest && m.ID != nil && !answers(b, m.ID):
 			return refusal(resp.Status, b)
 		case len(b) > 0:
 			p.write(b)
 		}
 		return nil
 	}
-	return p.events(resp.Body)
+	return p.events(resp.Body, m.ID)
 }
 
 // answers reports whether a body is the answer to the request with an id.
 func answers(body []byte, id json.RawMessage) bool {
-	var to struct {
-		ID json.RawMessage `json:"id"`
-	}
-	return json.Unmarshal(body, &to) == nil && bytes.Equal(to.ID, id)
+	var to envelope
+	return json.Unmarshal(body, &to) == nil && to.Method == "" && bytes.Equal(to.ID, id)
 }
 
 // refusal returns what the body of a refused request says, or its status.
@@ -159,20 +157,26 @@ func refusal(status string, body []byte) error {
 	return errors.New(says.Error.Message)
 }
 
-func (p *stdio) events(body io.Reader) error {
+// events passes on the messages of a stream. The last one is the answer to the request with an id: a stream that ends
+// before is an error.
+func (p *stdio) events(body io.Reader, id json.RawMessage) error {
 	in := bufio.NewReader(body)
-	for {
-		line, err := in.ReadBytes('\n')
+	answered := false
+	for err := error(nil); err == nil; {
+		var line []byte
+		line, err = in.ReadBytes('\n')
 		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
 			p.write(data)
+			answered = answered || answers(data, id)
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, io.EOF) && !answered {
 			return err
 		}
 	}
+	if !answered {
+		return errors.New("the server has ended the stream before its answer; send the request again")
+	}
+	return nil
 }
 
 func (p *stdio) write(b []byte) {

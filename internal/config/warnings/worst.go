@@ -11,14 +11,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/config/references"
-)
-
-// The defaults of the limits that bound a run.
-const (
-	defaultTurns       = 100
-	defaultSteps       = 100
-	defaultDelegations = 10
-	defaultPlanSteps   = 20
+	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/leader"
+	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
 // Worst is how much a run does at worst: when each limit is reached, and without attempts after errors, judges and
@@ -81,7 +76,7 @@ func WorstOf(c *teamv1.ServerConfig, id string) Worst {
 		if a.GetModel() == "" && a.GetInstructions() == "" {
 			return Worst{}
 		}
-		return Worst{Turns: or(a.GetLimits().GetMaxTurns(), defaultTurns)}
+		return Worst{Turns: or(a.GetLimits().GetMaxTurns(), leader.DefaultTurns)}
 	}
 	t := c.GetTeams()[id]
 	if t == nil {
@@ -111,7 +106,7 @@ func worstOfTeam(c *teamv1.ServerConfig, t *teamv1.TeamConfig) Worst {
 		most.Turns, most.Calls = max(most.Turns, one.Turns), max(most.Calls, one.Calls)
 		all = all.plus(1, one)
 	}
-	limits, steps := t.GetLimits(), or(t.GetLimits().GetMaxSteps(), defaultSteps)
+	limits, steps := t.GetLimits(), or(t.GetLimits().GetMaxSteps(), team.DefaultSteps)
 	switch {
 	case t.GetBroadcast() != nil:
 		all.Turns = add(all.Turns, 1)
@@ -120,14 +115,14 @@ func worstOfTeam(c *teamv1.ServerConfig, t *teamv1.TeamConfig) Worst {
 		n := or(limits.GetMaxDelegations(), 1)
 		return Worst{Turns: n + 1}.plus(n, most)
 	case t.GetCoordinator() != nil:
-		return Worst{Turns: or(limits.GetMaxTurns(), defaultTurns)}.plus(or(limits.GetMaxDelegations(), defaultDelegations), most)
+		return Worst{Turns: or(limits.GetMaxTurns(), leader.DefaultTurns)}.plus(or(limits.GetMaxDelegations(), leader.DefaultDelegations), most)
 	case t.GetWorkflow().GetPlan() != nil:
 		plan := t.GetWorkflow().GetPlan()
 		revisions := int64(1)
 		if plan.MaxRevisions != nil { //nolint:protogetter // 0 is a number
 			revisions = int64(plan.GetMaxRevisions())
 		}
-		return Worst{Turns: revisions + 2}.plus(min(steps, (revisions+1)*or(plan.GetMaxSteps(), defaultPlanSteps)), most)
+		return Worst{Turns: revisions + 2}.plus(min(steps, (revisions+1)*or(plan.GetMaxSteps(), workflow.DefaultPlanSteps)), most)
 	case t.GetWorkflow() != nil:
 		return worstOfSteps(c, t)
 	case t.GetSwarm() != nil && limits.GetMaxHandoffs() > 0:

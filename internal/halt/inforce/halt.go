@@ -30,7 +30,7 @@ type Halts struct {
 	version int64             // guarded by mu
 	list    []*teamv1.Halt    // replaced as a whole; guarded by mu
 	uses    map[*Use]struct{} // what has begun and not ended; guarded by mu
-	ended   chan struct{}     // closed when a use ends; nil if nobody waits for that; guarded by mu
+	ended   chan struct{}     // closed when a use ends; nil unless a caller waits for that; guarded by mu
 }
 
 // New returns Halts without any halt.
@@ -95,7 +95,7 @@ type Stopped struct {
 
 type haltKey struct{}
 
-// Of returns the halts under which a context works, nil if there are none.
+// Of returns the halts under which a context works, or nil.
 func Of(ctx context.Context) *Halts {
 	if u, ok := ctx.Value(haltKey{}).(*Use); ok {
 		return u.halts
@@ -294,7 +294,7 @@ func (u *Use) End() {
 func (u *Use) isRun() bool { return u.above == nil && u.run != nil }
 
 // reaching returns the halt that stops a use: one of its run, else the one of the outermost use that
-// is halted; nil if there is none. The caller holds mu.
+// is halted. It returns nil if the use may go on. The caller holds mu.
 func (h *Halts) reaching(u *Use) *teamv1.Halt {
 	if len(h.list) == 0 || u == nil {
 		return nil
@@ -325,7 +325,7 @@ func (h *Halts) covering(s Subject, u *Use) *teamv1.Halt {
 	return found
 }
 
-// run returns the halt that covers a whole run, nil if there is none. The caller holds mu.
+// run returns the halt that covers a whole run, or nil. The caller holds mu.
 func (h *Halts) run(r *Run) *teamv1.Halt {
 	account, _, _ := strings.Cut(r.Owner, "/")
 	return h.first(func(by *teamv1.Halt) bool {

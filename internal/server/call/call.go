@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -293,4 +294,10 @@ const MaxAllowed = 365 * 24 * time.Hour
 // NotAllowed returns the error for a timeout that no caller may send.
 func NotAllowed(text string) error {
 	return wire.Invalid("Grpc-Timeout", fmt.Sprintf("is %.32s; it must be more than 0 and at most a year (8760H); omit it for no limit", text))
+}
+
+// LimitWrite sets the deadline for writing an answer over HTTP. It is cleared for the next request on the connection; streams
+// set their own.
+func LimitWrite(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(QuickTime)) // some connections have no deadlines
 }

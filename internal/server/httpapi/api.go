@@ -78,14 +78,8 @@ const private = "private, no-store"
 func write(w http.ResponseWriter, media, cache string, b []byte) {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Cache-Control", cache)
-	limitWrite(w)
+	call.LimitWrite(w)
 	_, _ = w.Write(b) // the caller may have disconnected
-}
-
-// limitWrite sets the deadline for writing the answer. front clears it for the next request
-// on the connection; streams set their own.
-func limitWrite(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(call.QuickTime)) // some connections have no deadlines
 }
 
 // closeUnread closes a connection with HTTP/1.1 after the answer, because the body of the request is not read. With
@@ -161,7 +155,7 @@ func writeError(w http.ResponseWriter, st *status.Status, httpStatus int, media 
 	if wait := wire.RetryAfter(st); wait > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
 	}
-	limitWrite(w)
+	call.LimitWrite(w)
 	w.WriteHeader(httpStatus)
 	_, _ = w.Write(b) // the caller may have disconnected
 }

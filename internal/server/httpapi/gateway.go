@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -151,7 +152,7 @@ func checkParameter(ctx context.Context, field, value string) error {
 func setPrivate(_ context.Context, w http.ResponseWriter, _ proto.Message) error {
 	w.Header().Set("Cache-Control", private)
 	w.Header().Add("Vary", "Authorization, Accept")
-	limitWrite(w)
+	call.LimitWrite(w)
 	return nil
 }
 

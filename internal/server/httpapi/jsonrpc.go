@@ -24,7 +24,7 @@ func (s *API) serveRPC(w http.ResponseWriter, r *http.Request, params map[string
 	b, _ := readAll(r.Body) // the body is in memory
 	req, fault := wire.ParseRPC(b)
 	if fault != nil && req.Notification {
-		limitWrite(w)
+		call.LimitWrite(w)
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -61,7 +61,7 @@ func (s *API) serveNotification(w http.ResponseWriter, r *http.Request, req wire
 	if err := s.notified(r.Context(), req, params); err != nil {
 		code = wire.HTTPStatus(wire.Status(err))
 	}
-	limitWrite(w)
+	call.LimitWrite(w)
 	w.WriteHeader(code)
 }
 

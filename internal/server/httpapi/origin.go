@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -151,7 +152,7 @@ func (s origins) crossOrigin(now *settings.Snapshot, w http.ResponseWriter, r *h
 	if r.ContentLength != 0 {
 		h.Set("Connection", "close") // do not wait for a body
 	}
-	limitWrite(w)
+	call.LimitWrite(w)
 	w.WriteHeader(http.StatusNoContent)
 	return true
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/web"
 )
@@ -125,7 +126,7 @@ func (s *pages) servePage(w http.ResponseWriter, r *http.Request, params map[str
 	h.Set("Content-Type", pageTypes[path.Ext(name)])
 	h.Set("Cache-Control", "no-cache")
 	h.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
-	limitWrite(w)
+	call.LimitWrite(w)
 	serveContent(w, r, b, s.config.Fail)
 }
 

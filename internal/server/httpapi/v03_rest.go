@@ -100,7 +100,7 @@ func (s *API) answerV03(do unaryREST) func(http.ResponseWriter, *http.Request, m
 		}
 		if b == nil {
 			w.Header().Set("Cache-Control", private)
-			limitWrite(w)
+			call.LimitWrite(w)
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -116,7 +115,7 @@ func (t *toolCall) read() error {
 		State     string                 `json:"requestState"`
 	}
 	if err := json.Unmarshal(t.Params, &params); err != nil {
-		return &rpcError{wire.RPCInvalidParams, "params must be an object with name, a text, and arguments, an object"}
+		return mismatch("params", err)
 	}
 	if params.Name == "" {
 		return &rpcError{wire.RPCInvalidParams, "params.name must be the name of a tool; tools/list lists them"}
@@ -125,7 +124,9 @@ func (t *toolCall) read() error {
 	dec := json.NewDecoder(bytes.NewReader(cmpRaw(params.Arguments)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&t.args); err != nil {
-		return &rpcError{wire.RPCInvalidParams, "arguments: " + strings.TrimPrefix(err.Error(), "json: ") + "; they are message, files, context and task"}
+		wrong := mismatch("arguments", err)
+		wrong.text += "; the arguments are message, files, context and task"
+		return wrong
 	}
 	return nil
 }

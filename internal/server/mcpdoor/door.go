@@ -140,7 +140,7 @@ func (q *request) readMeta(h http.Header) (code int, fault *wire.RPCError) {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(q.Params, &params); err != nil {
-		return http.StatusBadRequest, &wire.RPCError{Code: wire.RPCInvalidParams, Message: "params must be an object, and so must be its _meta and the capabilities in it"}
+		return http.StatusBadRequest, &wire.RPCError{Code: wire.RPCInvalidParams, Message: mismatch("params", err).text}
 	}
 	if q.meta = params.Meta; string(q.meta.ProgressToken) == "null" {
 		q.meta.ProgressToken = nil
@@ -230,6 +230,15 @@ type rpcError struct {
 
 func (e *rpcError) Error() string { return e.text }
 
+// mismatch returns the error of parameters that could not be decoded. of names them.
+func mismatch(of string, err error) *rpcError {
+	field, what := wire.Mismatch(err)
+	if field != "" {
+		of += "." + field
+	}
+	return &rpcError{wire.RPCInvalidParams, of + " " + what}
+}
+
 // resultType returns the type of a complete result, which version 2025-11-25 does not have.
 func (q *request) resultType() string {
 	if q.modern {
@@ -262,7 +271,7 @@ func (d *Door) initialize(q *request) (any, error) {
 		Capabilities    capabilities `json:"capabilities"`
 	}
 	if err := json.Unmarshal(q.Params, &params); err != nil {
-		return nil, &rpcError{wire.RPCInvalidParams, "params: " + err.Error()}
+		return nil, mismatch("params", err)
 	}
 	version := params.ProtocolVersion
 	if version == version2026 || !slices.Contains(versions, version) {

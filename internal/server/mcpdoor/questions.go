@@ -59,7 +59,7 @@ func questionText(task *a2av1.Task) string {
 	lines := []string{agent.Text(task.GetStatus().GetMessage())}
 	open := a2a.RunOf(task.GetMetadata()).GetQuestions()
 	for _, q := range open {
-		if o := optionsOf(q); len(o) > 0 {
+		if o := a2a.OptionsOf(q.GetMessage()); len(o) > 0 {
 			lines = append(lines, "Options: "+strings.Join(o, ", "))
 		}
 		if len(open) > 1 {
@@ -67,16 +67,6 @@ func questionText(task *a2av1.Task) string {
 		}
 	}
 	return strings.TrimSpace(strings.Join(lines, "\n"))
-}
-
-// optionsOf returns the answers that a question offers.
-func optionsOf(q *teamv1.Question) (options []string) {
-	for _, p := range q.GetMessage().GetParts() {
-		for _, v := range p.GetData().GetStructValue().GetFields()["options"].GetListValue().GetValues() {
-			options = append(options, v.GetStringValue())
-		}
-	}
-	return options
 }
 
 // inputRequests returns the forms of questions, by their ids.
@@ -94,7 +84,7 @@ func formOf(q *teamv1.Question) form {
 		return form{"form", tool.GetMessage(), json.RawMessage(tool.GetSchema())}
 	}
 	field := map[string]any{"type": "string", "title": "Answer"}
-	if o := optionsOf(q); len(o) > 0 {
+	if o := a2a.OptionsOf(q.GetMessage()); len(o) > 0 {
 		field["enum"] = o
 	}
 	return form{"form", agent.Text(q.GetMessage()), map[string]any{
@@ -183,7 +173,7 @@ func (d *Door) elicited(ctx context.Context, owner string, a clientAnswer) {
 const lookInterval = 5 * time.Second
 
 // elicit asks a person over the stream of a call of version 2025-11-25, and returns the task when it has ended or waits
-// again. It reports false if nobody answers.
+// again. It reports false if no answer is given.
 func (t *toolCall) elicit(ctx context.Context, task *a2av1.Task, question *teamv1.Question) (*a2av1.Task, bool, error) {
 	id := t.tool + "/" + task.GetId() + "/" + question.GetQuestion()
 	ctx, cancel := context.WithTimeout(ctx, call.MaxTime)

@@ -90,7 +90,7 @@ func (p *reply) write(status int, b []byte) error {
 	h := p.w.Header()
 	h.Set("Content-Type", wire.TypeJSON)
 	h.Set("Cache-Control", "private, no-store")
-	_ = http.NewResponseController(p.w).SetWriteDeadline(time.Now().Add(call.QuickTime)) // some connections have no deadlines
+	call.LimitWrite(p.w)
 	p.w.WriteHeader(status)
 	_, err := p.w.Write(b)
 	return err

@@ -107,13 +107,7 @@ func (a *answer) turn(s *a2av1.TaskStatus, metadata *structpb.Struct) {
 // question returns a question with its options as a text.
 func question(m *a2av1.Message) string {
 	text := agent.Text(m)
-	var options []string
-	for _, p := range m.GetParts() {
-		for _, v := range p.GetData().GetStructValue().GetFields()["options"].GetListValue().GetValues() {
-			options = append(options, v.GetStringValue())
-		}
-	}
-	if len(options) > 0 {
+	if options := a2a.OptionsOf(m); len(options) > 0 {
 		text = strings.TrimSpace(text + "\n\nOptions: " + strings.Join(options, ", "))
 	}
 	return text

@@ -91,7 +91,7 @@ func (d *Door) whole(w http.ResponseWriter, r *http.Request, req *chatRequest, t
 	}
 	switch {
 	case err != nil && begun:
-		limitWrite(w)
+		call.LimitWrite(w)
 		_, _ = w.Write(failureJSON(wire.Status(err))) //nolint:gosec // JSON, with its media type; the caller may have disconnected
 		return false
 	case err != nil:
@@ -115,7 +115,7 @@ func (d *Door) cancel(ctx context.Context, t *turn, at place) {
 	}
 	for _, task := range tasks {
 		if slices.ContainsFunc(task.GetHistory(), func(m *a2av1.Message) bool { return m.GetMessageId() == at.message }) {
-			_, _ = d.tasks.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: t.model, Id: task.GetId()}) // nobody reads the answer
+			_, _ = d.tasks.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: t.model, Id: task.GetId()}) // the caller has gone
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -98,7 +99,7 @@ func Refuse(w http.ResponseWriter, st *status.Status, httpStatus int) {
 	if own == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="team-server"`)
 	}
-	limitWrite(w)
+	call.LimitWrite(w)
 	w.WriteHeader(own)
 	_, _ = w.Write(failureJSON(st)) //nolint:gosec // JSON, with its media type; the caller may have disconnected
 }

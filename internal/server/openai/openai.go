@@ -71,13 +71,8 @@ func reply(w http.ResponseWriter, v any) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "private, no-store")
 	h.Add("Vary", "Authorization")
-	limitWrite(w)
+	call.LimitWrite(w)
 	_, _ = w.Write(b) // the caller may have disconnected
-}
-
-// limitWrite limits the time that the caller may take to accept an answer.
-func limitWrite(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(call.QuickTime)) // some connections have no deadlines
 }
 
 // modelID returns the id of an agent in a path or a request: some programs put the name of a provider before it.

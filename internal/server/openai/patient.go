@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/agentteams/team-server/internal/server/call"
 )
 
 const (
@@ -44,11 +46,11 @@ func (p *patient) blank() {
 		p.w.Header().Set("Cache-Control", "private, no-store")
 		p.w.Header().Set("X-Accel-Buffering", "no")
 	}
-	limitWrite(p.w)
+	call.LimitWrite(p.w)
 	_, _ = p.w.Write([]byte(" ")) // the end of the connection ends the call
 	to := http.NewResponseController(p.w)
 	_ = to.Flush()                       // as above
-	_ = to.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at it, even if there is nothing to write
+	_ = to.SetWriteDeadline(time.Time{}) // over HTTP/2 the deadline would end the stream while nothing is written
 	_ = p.timer.Reset(aliveTime)         // it has fired
 }
 

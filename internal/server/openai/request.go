@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"mime"
 	"net/url"
 	"path"
@@ -164,13 +163,8 @@ func decode(body []byte, to any) error {
 	if err := wire.ScanJSON(body); err != nil {
 		return wire.Invalid("", err.Error())
 	}
-	err := json.Unmarshal(body, to)
-	var wrong *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &wrong):
-		return wire.Invalid(wrong.Field, "has the wrong type: "+wrong.Value)
-	case err != nil:
-		return wire.Invalid("", fmt.Sprintf("cannot be read: %.200s", err))
+	if err := json.Unmarshal(body, to); err != nil {
+		return wire.Invalid(wire.Mismatch(err))
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func NewAgent(c AgentConfig) (*Agent, error) {
 		InputModes: c.InputModes, OutputModes: c.OutputModes,
 		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, ToolMemory: c.ToolMemory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams, Log: c.Log,
 		AcceptTruncated: c.AcceptTruncated, AllowEmpty: c.AllowEmpty,
-		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), maxRepeated: repeatedLimit(c.Limits), onLimit: onLimit(c.Limits, ""), output: c.Output, schema: c.Schema},
+		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), DefaultTurns), maxRepeated: repeatedLimit(c.Limits), onLimit: onLimit(c.Limits, ""), output: c.Output, schema: c.Schema},
 	})
 	if err := errors.Join(append(faults, err)...); err != nil {
 		return nil, err

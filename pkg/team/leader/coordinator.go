@@ -73,8 +73,10 @@ const (
 
 // Default limits.
 const (
-	defaultTurns       = 100
-	defaultDelegations = 10
+	// DefaultTurns is the maximum number of turns of a model in one call of an agent or in a run of a leader.
+	DefaultTurns = 100
+	// DefaultDelegations is the maximum number of delegations in a run of a coordinator team.
+	DefaultDelegations = 10
 )
 
 // limit returns set if it is positive, else byDefault.
@@ -109,7 +111,7 @@ func NewCoordinator(c CoordinatorConfig) (*Coordinator, error) {
 	}
 	l := &leader{
 		instructions: withSkills(c.Instructions, c.Skills), crew: k, parallel: c.AllowParallel, open: c.OpenDelegations, onLimit: onLimit(c.Limits, c.OnLimit),
-		wake: c.Wake, strict: c.StrictCycles, sticky: c.StickyOwner, maxTurns: limit(c.Limits.GetMaxTurns(), defaultTurns), maxDelegated: limit(c.Limits.GetMaxDelegations(), defaultDelegations),
+		wake: c.Wake, strict: c.StrictCycles, sticky: c.StickyOwner, maxTurns: limit(c.Limits.GetMaxTurns(), DefaultTurns), maxDelegated: limit(c.Limits.GetMaxDelegations(), DefaultDelegations),
 		maxRepeated: repeatedLimit(c.Limits),
 	}
 	if l.tools, err = specsOf(c.Tools); err != nil {

@@ -95,7 +95,7 @@ func newCrew(c *CoordinatorConfig) (*crew, error) {
 // checkRequired adds the faults of required members: their work must be part of the run, and the run
 // must be able to call all of them.
 func (k *crew) checkRequired(fs *team.Faults, c *CoordinatorConfig) {
-	required, most := 0, limit(c.Limits.GetMaxDelegations(), defaultDelegations)
+	required, most := 0, limit(c.Limits.GetMaxDelegations(), DefaultDelegations)
 	for i := range c.Members {
 		m := &c.Members[i]
 		if !m.Required {

@@ -31,12 +31,10 @@ type PlannedConfig struct {
 	Limits *teamv1.Limits
 }
 
-// Defaults of PlannedConfig, and of limits.max_steps.
-const (
-	defaultPlanSteps    = 20
-	defaultMaxRevisions = 1
-	defaultTeamSteps    = 100
-)
+// DefaultPlanSteps is the default maximum number of steps of a plan.
+const DefaultPlanSteps = 20
+
+const defaultMaxRevisions = 1
 
 // Names of the turns of the model, and of the question whether a plan is approved.
 const (
@@ -79,14 +77,14 @@ func NewPlanned(c PlannedConfig) (*Planned, error) {
 	if c.MaxRevisions != nil {
 		p.maxRevisions = *c.MaxRevisions
 	}
-	limit := cmp.Or(int(c.Limits.GetMaxSteps()), defaultTeamSteps)
+	limit := cmp.Or(int(c.Limits.GetMaxSteps()), team.DefaultSteps)
 	if p.maxSteps == 0 {
-		p.maxSteps = min(defaultPlanSteps, limit)
+		p.maxSteps = min(DefaultPlanSteps, limit)
 	}
 	var fs team.Faults
 	switch {
 	case p.maxSteps < 0:
-		fs.Addf("plan.max_steps", "plan", "max_steps is %d; it must be at least 1, or left out for %d", p.maxSteps, defaultPlanSteps)
+		fs.Addf("plan.max_steps", "plan", "max_steps is %d; it must be at least 1, or left out for %d", p.maxSteps, DefaultPlanSteps)
 	case p.maxSteps > limit:
 		fs.Addf("plan.max_steps", "plan", "max_steps is %d, but a run has at most %d steps (limits.max_steps of the team); lower it, or raise the limit", p.maxSteps, limit)
 	}
