@@ -134,6 +134,7 @@ func (s *Shell) Serve(ctx context.Context, file string, watch bool, c serve.Conf
 	if err != nil {
 		return err
 	}
+	serve.UseProcessors()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)

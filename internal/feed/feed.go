@@ -109,6 +109,21 @@ func (f *feed) reserve(granted bool) (err error) {
 	return err
 }
 
+// reading returns what reserves memory for a record that is about to be read. If granted is set, it only counts it.
+func (f *feed) reading(granted bool) func(n int64) error {
+	return func(n int64) error {
+		more := n*inflight.OfFeed - f.hold.Size()
+		switch {
+		case more <= 0:
+			return nil
+		case granted:
+			f.hold.Grow(more)
+			return nil
+		}
+		return f.hold.More(more)
+	}
+}
+
 // place is the position of a reader.
 type place struct {
 	cursor  int64 // sequence number of the last event that the reader is done with

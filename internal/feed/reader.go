@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -148,12 +149,12 @@ func (r *Reader) take(ctx context.Context, upTo int64, rest bool) error {
 	f := r.of.newFeed(r.line.Key)
 	err := f.reserve(r.granted)
 	if err == nil && upTo > 0 {
-		err = f.load(ctx, upTo, rest)
+		err = f.load(inflight.WithReader(ctx, f.reading(r.granted)), upTo, rest)
 	}
-	if err == nil && !r.granted {
-		err = f.hold.More(f.kept())
+	if more := f.kept() - f.hold.Size(); err == nil && !r.granted {
+		err = f.hold.More(more)
 	} else {
-		f.hold.Set(f.kept())
+		f.hold.Grow(more)
 	}
 	if err != nil {
 		f.end()

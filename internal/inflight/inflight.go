@@ -335,6 +335,16 @@ func (h *Hold) Wait(ctx context.Context, kind Kind, n int64, patience time.Durat
 	return h.b.wait(ctx, &Hold{b: h.b, kind: kind, n: n}, h.u.account, order, patience)
 }
 
+// Size returns how many bytes are held.
+func (h *Hold) Size() int64 {
+	if h == nil {
+		return 0
+	}
+	h.b.mu.Lock()
+	defer h.b.mu.Unlock()
+	return h.n
+}
+
 // Set sets how many bytes are held, like Grow.
 func (h *Hold) Set(n int64) {
 	if h == nil {

@@ -21,6 +21,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
@@ -67,7 +68,7 @@ func (s *Chain) Unary(ctx context.Context, method string, req proto.Message, do 
 		return nil, err
 	}
 	c.in.Record.setNames(req)
-	if resp, err = do(bounded, req); err != nil {
+	if resp, err = do(c.reading(bounded, lasts), req); err != nil {
 		return nil, err
 	}
 	answer, ok := resp.(proto.Message)
@@ -81,6 +82,14 @@ func (s *Chain) Unary(ctx context.Context, method string, req proto.Message, do 
 		err = c.in.Held.respond(bounded, n, lasts)
 	}
 	return answer, err
+}
+
+// reading returns a context in which what is read from the store counts for the answer of the call.
+func (c *call) reading(ctx context.Context, lasts bool) context.Context {
+	if c.in.Held == nil {
+		return ctx
+	}
+	return inflight.WithReader(ctx, func(n int64) error { return c.in.Held.read(ctx, n, lasts) })
 }
 
 // Stream runs a streaming call of any binding: it calls open and sends the updates one after the other. It sends the

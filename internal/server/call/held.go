@@ -107,22 +107,36 @@ func (h *held) Received(ctx context.Context, n int) error {
 	return err
 }
 
+// read reserves memory for an answer before a record of n bytes is read for it. waits and the error are those of respond.
+func (h *held) read(ctx context.Context, n int64, waits bool) error {
+	h.mu.Lock()
+	has := h.answer.Size()
+	h.mu.Unlock()
+	return h.answers(ctx, max(n*inflight.OfAnswer, has), waits)
+}
+
 // respond reserves memory for an answer of n bytes, and waits for it if the call has waited for work, which would
 // be lost on the caller otherwise. The error is INSUFFICIENT_RESOURCES.
-func (h *held) respond(ctx context.Context, n int, waits bool) (err error) {
+func (h *held) respond(ctx context.Context, n int, waits bool) error {
 	if h == nil || n <= inflight.Small {
 		return nil
 	}
-	var hold *inflight.Hold
-	size := int64(n) * inflight.OfAnswer
-	if waits && !h.granted {
-		hold, err = h.budget.Wait(ctx, inflight.Answer, h.account, size, patience)
-	} else {
-		hold, err = h.reserve(inflight.Answer, size)
+	return h.answers(ctx, int64(n)*inflight.OfAnswer, waits)
+}
+
+// answers sets how many bytes are held for the answer, see respond.
+func (h *held) answers(ctx context.Context, size int64, waits bool) (err error) {
+	hold := h.TakeAnswer() // of what was read for it, or of a call that this one wraps
+	if more := size - hold.Size(); hold == nil || hold.More(more) != nil {
+		hold.Release()
+		if waits && !h.granted {
+			hold, err = h.budget.Wait(ctx, inflight.Answer, h.account, size, patience)
+		} else {
+			hold, err = h.reserve(inflight.Answer, size)
+		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.answer.Release() // of a call that this one wraps
 	h.answer = hold
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -182,6 +183,55 @@ func TestA_16_ParkedTexts(t *testing.T) {
 			}
 			if size != pieces*40<<10 {
 				t.Errorf("the artifact has %d bytes", size)
+			}
+		})
+	}
+}
+
+// Before a large record is read for a caller, its memory is reserved: of a file, of many small parts, and of a list, which
+// holds one task at a time.
+func TestP11_LargeRecordsAreReserved(t *testing.T) {
+	t.Parallel()
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := url(t)
+			s, err := sqlstore.Open(t.Context(), at, sqlstore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			finish(t, s, "small", artifact(file(1<<10, "cat")))
+			finish(t, s, "file", artifact(file(300<<10, "cat")))
+			many := artifact(file(20<<10, "dog"))
+			for range 9 {
+				many.GetArtifact().Artifact.Parts = append(many.GetArtifact().Artifact.Parts, file(20<<10, "dog"))
+			}
+			finish(t, s, "many", many)
+			if err := s.Close(); err != nil { // what it keeps of its runs
+				t.Fatal(err)
+			}
+			s = open(t, at, sqlstore.Config{})
+
+			full := errors.New("no memory")
+			var asked []int64
+			refusing := inflight.WithReader(t.Context(), func(n int64) error { asked = append(asked, n); return full })
+			for _, id := range []string{"file", "many"} {
+				_, _, err := s.Task(refusing, key(id))
+				_, childErr := s.Events(refusing, key(id), 0, 100)
+				if wantEvents := id == "file"; !errors.Is(err, full) || errors.Is(childErr, full) != wantEvents { // events of small parts are read with their rows
+					t.Errorf("%s: Task %v, Events %v, want the refusal", id, err, childErr)
+				}
+			}
+			if _, _, err := s.Task(refusing, key("small")); err != nil {
+				t.Errorf("a small task: %v", err)
+			}
+			if _, err := s.List(refusing, me, a2a.Filter{PageSize: 10}); !errors.Is(err, full) {
+				t.Errorf("List: %v, want the refusal", err)
+			}
+			for _, n := range asked {
+				if n < 200<<10 || n > 310<<10 {
+					t.Errorf("%d bytes were asked for, want the size of a task", n)
+				}
 			}
 		})
 	}

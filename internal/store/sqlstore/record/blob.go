@@ -6,12 +6,14 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
@@ -40,7 +42,7 @@ const selectBlob = `SELECT body FROM blob WHERE id = $1 AND hash = $2`
 // once: of those whose hash may accepts, or of all if it is nil. If there are none, it returns body itself.
 //
 // The result begins with splitRecord, the number of places, and for each place where a value was removed
-// the number of bytes before it that are not from a value, and the hash; the bytes that are left follow.
+// the number of bytes before it that are not from a value, its size, and its hash; the bytes that are left follow.
 func Split(m proto.Message, body []byte, may func(hash []byte) bool) (record []byte, extracted []Blob) {
 	if len(body) < minBlobSize {
 		return body, nil
@@ -62,7 +64,8 @@ func Split(m proto.Message, body []byte, may func(hash []byte) bool) (record []b
 			known[string(p.sum[:])] = true
 			extracted = append(extracted, Blob{p.sum[:], body[p.from:p.to]})
 		}
-		head = append(binary.AppendUvarint(head, uint64(p.from-from)), p.sum[:]...) //nolint:gosec // places are in order
+		head = binary.AppendUvarint(binary.AppendUvarint(head, uint64(p.from-from)), uint64(p.to-p.from)) //nolint:gosec // places are in order
+		head = append(head, p.sum[:]...)
 		left = append(left, body[from:p.from]...)
 		from = p.to
 	}
@@ -105,13 +108,44 @@ func appendPlaces(to []place, d protoreflect.MessageDescriptor, body []byte, at 
 // errSplit means that a split record cannot be read.
 var errSplit = errors.New("the record is truncated or damaged")
 
+// ref refers to a blob.
+type ref struct {
+	before uint64 // bytes of the record before its place
+	size   uint64
+	hash   []byte
+}
+
 // join returns the encoded message of a stored record. If blobs of it are missing from known, it returns
-// their hashes instead, some maybe more than once. The error is errSplit.
-func join(record []byte, known blobs) (body []byte, missing [][]byte, err error) {
+// the references to them instead, maybe some more than once. The error is errSplit.
+func join(record []byte, known blobs) (body []byte, missing []ref, err error) {
 	if len(record) == 0 || record[0] != splitRecord {
 		return record, nil, nil
 	}
-	rest := record[1:]
+	refs, rest, err := readRefs(record[1:])
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, r := range refs {
+		if _, ok := known[string(r.hash)]; !ok {
+			missing = append(missing, r)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, missing, nil
+	}
+	for _, r := range refs {
+		if r.before > uint64(len(rest)) {
+			return nil, nil, errSplit
+		}
+		body = append(append(body, rest[:r.before]...), known[string(r.hash)]...)
+		rest = rest[r.before:]
+	}
+	return append(body, rest...), nil, nil
+}
+
+// readRefs reads the references of a split record, and returns the bytes that follow. The error is errSplit.
+func readRefs(record []byte) (refs []ref, rest []byte, err error) {
+	rest = record
 	number := func() uint64 {
 		v, n := binary.Uvarint(rest)
 		if n <= 0 {
@@ -121,49 +155,41 @@ func join(record []byte, known blobs) (body []byte, missing [][]byte, err error)
 		rest = rest[n:]
 		return v
 	}
-	count := number()
-	type gap struct {
-		before uint64
-		hash   []byte
-	}
-	var gaps []gap
-	for i := uint64(0); i < count && err == nil; i++ {
-		g := gap{before: number()}
-		if len(rest) < sha256.Size {
+	for range number() {
+		r := ref{before: number(), size: number()}
+		if err != nil || len(rest) < sha256.Size {
 			return nil, nil, errSplit
 		}
-		g.hash, rest = rest[:sha256.Size], rest[sha256.Size:]
-		gaps = append(gaps, g)
-		if _, ok := known[string(g.hash)]; !ok {
-			missing = append(missing, g.hash)
-		}
+		r.hash, rest = rest[:sha256.Size], rest[sha256.Size:]
+		refs = append(refs, r)
 	}
-	if err != nil || len(missing) > 0 {
-		return nil, missing, err
-	}
-	for _, g := range gaps {
-		if g.before > uint64(len(rest)) {
-			return nil, nil, errSplit
-		}
-		body = append(append(body, rest[:g.before]...), known[string(g.hash)]...)
-		rest = rest[g.before:]
-	}
-	return append(body, rest...), nil, nil
+	return refs, rest, err
 }
 
 // readBlobs reads the blobs of a run that are missing from known into it. Blobs that do not exist have an
-// empty value, so that the checksum of their record does not match.
-func readBlobs(ctx context.Context, q db.Querier, root string, hashes [][]byte, known blobs) error {
-	for _, hash := range hashes {
-		if _, ok := known[string(hash)]; ok {
+// empty value, so that the checksum of their record does not match. The error may be that of inflight.Read.
+func readBlobs(ctx context.Context, q db.Querier, root string, missing []ref, known blobs) error {
+	var size uint64
+	counted := map[string]bool{}
+	for _, r := range missing {
+		if !counted[string(r.hash)] {
+			counted[string(r.hash)] = true
+			size += min(r.size, math.MaxInt32) // that of a damaged record may be anything
+		}
+	}
+	if err := inflight.Read(ctx, int64(min(size, math.MaxInt64))); err != nil { //nolint:gosec // bounded
+		return err
+	}
+	for _, r := range missing {
+		if _, ok := known[string(r.hash)]; ok {
 			continue
 		}
 		var value []byte
-		err := q.Scan(ctx, []any{&value}, selectBlob, root, hash)
+		err := q.Scan(ctx, []any{&value}, selectBlob, root, r.hash)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		known[string(hash)] = value
+		known[string(r.hash)] = value
 	}
 	return nil
 }
@@ -190,7 +216,7 @@ func Joined(ctx context.Context, q db.Querier, root string, n int64, record []by
 func eachEvent(ctx context.Context, q db.Querier, root string, reset func(), take func(a2a.Record) error, text string, args ...any) error {
 	known := blobs{}
 	for {
-		var missing [][]byte
+		var missing []ref
 		err := db.Each(ctx, q, func() { reset(); missing = nil }, func(r *sql.Rows) error {
 			rec, more, err := scanEvent(r, root, known)
 			if missing = append(missing, more...); len(missing) > 0 {

@@ -93,8 +93,8 @@ func Events(ctx context.Context, q db.Querier, root, scope string, after, upTo i
 }
 
 // scanEvent reads the columns seq, scope, sum and body of an event. If blobs of it are missing from known,
-// it returns their hashes and no event. The error may be a2a.ErrDataLoss.
-func scanEvent(r *sql.Rows, root string, known blobs) (rec a2a.Record, missing [][]byte, err error) {
+// it returns the references to them and no event. The error may be a2a.ErrDataLoss.
+func scanEvent(r *sql.Rows, root string, known blobs) (rec a2a.Record, missing []ref, err error) {
 	var sum int64
 	var scope string
 	var record []byte

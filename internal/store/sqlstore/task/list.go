@@ -57,7 +57,7 @@ func (s *Tasks) fill(ctx context.Context, page *a2a.Page, owner string, f a2a.Fi
 	for i := range rows {
 		var t *a2av1.Task
 		var err error
-		if rows[i].dropped || rows[i].snapSeq != rows[i].seq && s.Claims.Claimed(rows[i].id) {
+		if rows[i].snapSeq != rows[i].seq && s.Claims.Claimed(rows[i].id) {
 			t, _, err = s.Task(ctx, a2a.Key{Owner: owner, ID: rows[i].id})
 		} else {
 			t, _, err = s.taskOf(ctx, &rows[i])
@@ -96,17 +96,14 @@ func wanted(owner string, f a2a.Filter) *db.Where {
 	return w
 }
 
-// Snapshots of rows that have up to smallSnap bytes are read with the rows, and kept in memory up to heldSnaps bytes.
-// Others are read one by one when they are needed.
-const (
-	smallSnap = 64 << 10
-	heldSnaps = 1 << 20
-)
+// heldSnaps is how many bytes of the snapshots that are read with the rows of a list are kept. Others are read one by one
+// when they are needed.
+const heldSnaps = 1 << 20
 
 // rows returns the newest task rows that match a condition.
 func (s *Tasks) rows(ctx context.Context, w *db.Where, limit int) ([]taskRow, error) {
 	args := append(slices.Clip(w.Args), int64(limit)) // an argument: one statement for all page sizes
-	text := smallTaskColumns + ` WHERE ` + w.Text + ` ORDER BY status_at DESC, task.id DESC LIMIT $` + strconv.Itoa(len(args))
+	text := selectTask + ` WHERE ` + w.Text + ` ORDER BY status_at DESC, task.id DESC LIMIT $` + strconv.Itoa(len(args))
 	var list []taskRow
 	held := 0
 	err := db.Each(ctx, s.DB.Reader(), func() { list, held = nil, 0 }, func(r *sql.Rows) error {
@@ -114,8 +111,8 @@ func (s *Tasks) rows(ctx context.Context, w *db.Where, limit int) ([]taskRow, er
 		if err := r.Scan(t.dest()...); err != nil {
 			return err
 		}
-		if held += len(t.snap); held > heldSnaps || t.snap == nil && t.snapSeq > 0 {
-			t.snap, t.dropped = nil, true
+		if held += len(t.snap); held > heldSnaps {
+			t.snap = nil
 		}
 		list = append(list, t)
 		return nil

@@ -5,12 +5,13 @@ package task
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 	"github.com/agentteams/team-server/internal/store/sqlstore/run"
@@ -62,7 +63,7 @@ func (s *Tasks) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 		return t, seq, err
 	}
 	var r taskRow
-	err = s.DB.Reader().Scan(ctx, r.dest(), taskColumns+` WHERE task.id = $1`, root)
+	err = s.DB.Reader().Scan(ctx, r.dest(), selectTask+` WHERE task.id = $1`, root)
 	if err != nil {
 		return nil, 0, db.NotFound(err)
 	}
@@ -84,20 +85,24 @@ func (s *Tasks) Standing(ctx context.Context, k a2a.Key) (st a2a.Standing, err e
 type taskRow struct {
 	id                                   string
 	visible, statusAt, snapSeq, sum, seq int64
-	snap                                 []byte
-	dropped                              bool // snap exists, but was not kept
+	snapSize                             sql.NullInt64 // bytes
+	snap                                 []byte        // nil if it was not read
 	parked                               sql.NullString
 }
 
-// taskColumns selects the columns of a taskRow.
-const taskColumns = `SELECT task.id, visible, status_at, snap_seq, snap_sum, snap, seq, parked FROM task JOIN run ON run.id = task.id`
+// smallSnap is the size in bytes up to which snapshots are read with their rows.
+const smallSnap = 64 << 10
 
-// smallTaskColumns is like taskColumns, without large snapshots.
-var smallTaskColumns = strings.Replace(taskColumns, " snap,", fmt.Sprintf(" CASE WHEN length(snap) <= %d THEN snap END,", smallSnap), 1)
+// Statements that read tasks. selectTask selects the columns of a taskRow.
+var (
+	selectTask = fmt.Sprintf(`SELECT task.id, visible, status_at, snap_seq, snap_sum, length(snap), CASE WHEN length(snap) <= %d THEN snap END, seq, parked
+FROM task JOIN run ON run.id = task.id`, smallSnap)
+	selectSnap = `SELECT snap FROM task WHERE id = $1 AND snap_seq = $2`
+)
 
-// dest returns the destinations for a scan of taskColumns.
+// dest returns the destinations for a scan of selectTask.
 func (r *taskRow) dest() []any {
-	return []any{&r.id, &r.visible, &r.statusAt, &r.snapSeq, &r.sum, &r.snap, &r.seq, &r.parked}
+	return []any{&r.id, &r.visible, &r.statusAt, &r.snapSeq, &r.sum, &r.snapSize, &r.snap, &r.seq, &r.parked}
 }
 
 // taskOf returns the task of a row and the sequence number of the last event that it includes. It
@@ -107,16 +112,11 @@ func (s *Tasks) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, err
 	if r.visible == 0 {
 		return nil, 0, a2a.ErrNotFound
 	}
-	if r.snapSeq == r.seq && r.snap != nil {
-		t := &a2av1.Task{}
-		body, err := record.Joined(ctx, s.DB.Reader(), r.id, r.snapSeq, r.snap)
-		if err != nil {
-			return nil, 0, err
-		}
-		if db.SumOf(r.id, r.snapSeq, "", body) != r.sum || proto.Unmarshal(body, t) != nil {
-			return nil, 0, db.DataLoss("task", r.id, r.snapSeq)
-		}
-		return a2a.Parked(t, r.parked.String), r.seq, nil
+	if r.snapSeq == r.seq {
+		t, err := s.ended(ctx, r)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return t, r.seq, err
+		} // it has gone on, or was deleted
 	}
 	f, seq, err := s.Claims.Fold(ctx, r.id, "")
 	switch {
@@ -126,6 +126,27 @@ func (s *Tasks) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, err
 		return nil, 0, db.DataLoss("the journal behind event", r.id, 0)
 	}
 	return a2a.Parked(f.Task(), r.parked.String), seq, nil
+}
+
+// ended returns the task of a row whose snapshot is current. The error is sql.ErrNoRows if it is not any more.
+func (s *Tasks) ended(ctx context.Context, r *taskRow) (*a2av1.Task, error) {
+	if r.snap == nil {
+		if err := inflight.Read(ctx, r.snapSize.Int64); err != nil {
+			return nil, err
+		}
+		if err := s.DB.Reader().Scan(ctx, []any{&r.snap}, selectSnap, r.id, r.snapSeq); err != nil {
+			return nil, err
+		}
+	}
+	body, err := record.Joined(ctx, s.DB.Reader(), r.id, r.snapSeq, r.snap)
+	if err != nil {
+		return nil, err
+	}
+	t := &a2av1.Task{}
+	if db.SumOf(r.id, r.snapSeq, "", body) != r.sum || proto.Unmarshal(body, t) != nil {
+		return nil, db.DataLoss("task", r.id, r.snapSeq)
+	}
+	return a2a.Parked(t, r.parked.String), nil
 }
 
 // child computes the task of a scope below a root.
