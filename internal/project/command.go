@@ -42,18 +42,8 @@ func (f *Fold) Expect(c *teamv1.Commanded, at time.Time) {
 	f.commanded(ev)
 }
 
-// Switches returns how often the run has been paused and resumed so far.
-func (f *Fold) Switches() int { return f.view.Switches }
-
 // Paused reports whether the run is paused and the task has not ended.
 func (f *Fold) Paused() bool { return f.view.Paused && f.ended == nil }
-
-// PausedBy returns the halt that has paused the run, nil if none has. The result must not be changed.
-func (f *Fold) PausedBy() *teamv1.Halt { return f.view.PausedBy }
-
-// Stop returns the command that stopped the run, nil if it is not stopped. The result must not be
-// changed.
-func (f *Fold) Stop() *teamv1.Commanded { return f.view.Stop }
 
 // canceling reports whether the task itself was canceled, or the run stopped, and the task has not
 // ended.

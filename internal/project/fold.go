@@ -4,11 +4,7 @@ package project
 
 import (
 	"slices"
-	"strings"
 	"time"
-
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -21,17 +17,15 @@ import (
 // from the first. It is not safe for concurrent use. Project also returns the updates that a reader
 // of the task receives for each event; a reader who applies them has the same task.
 type Fold struct {
-	state    a2av1.TaskState
-	statusAt time.Time
-	status   *a2av1.Message
-	history  []*a2av1.Message
-	visible  bool
-	ended    *teamv1.Ended
-	answer   *a2av1.Message // the message in ended, with references resolved
-	seq      int64          // sequence number of the last event of the scope
+	standing
+	remarks
+	history []*a2av1.Message
+	visible bool
+	ended   *teamv1.Ended
+	answer  *a2av1.Message // the message in ended, with references resolved
+	seq     int64          // sequence number of the last event of the scope
 
 	failed   []*journal.Node // delegations that did not succeed, in the order in which they ended
-	warnings []string        // problems that did not stop the run
 	streamed string          // id of the artifact that holds the scope's own streamed text
 	joins    []string        // ids of the steps whose results the answer combines
 	handedIn *a2av1.Message  // the last result given to a judge; nil if readers see it already or must not
@@ -44,8 +38,8 @@ type Fold struct {
 // New returns the fold of a scope of a root task before the first event.
 func New(root, scope string) *Fold {
 	f := &Fold{}
-	v := journal.New(root, journal.Messages)
-	f.questions, f.memberWork = questions{tree: v, top: scope}, memberWork{view: v, scope: scope}
+	f.place = place{view: journal.New(root, journal.Messages), scope: scope}
+	f.questions.at = &f.place
 	return f
 }
 
@@ -136,20 +130,6 @@ func (f *Fold) decided(in *journal.Node, ev *teamv1.Event, d *teamv1.Decided) {
 		f.say(f.firstMessage(in, n))
 		f.turn(a2av1.TaskState_TASK_STATE_SUBMITTED, ev, nil)
 	}
-}
-
-// firstMessage returns the first message of the task for step n of the node in. A step whose input
-// refers to no message works on that of its parent. If that is what the caller of the run sent, it
-// is shown with the id that the caller gave it.
-func (f *Fold) firstMessage(in, n *journal.Node) *a2av1.Message {
-	if given := n.Step.GetInput(); given.GetMessage() != nil || given.GetRef() != 0 {
-		return n.Given
-	}
-	sent, input := f.view.Accepted.GetMessage(), in.Input()
-	if in.Parent == nil || slices.EqualFunc(input.GetParts(), sent.GetParts(), func(a, b *a2av1.Part) bool { return proto.Equal(a, b) }) {
-		return sent
-	}
-	return input
 }
 
 // own folds an event of the scope itself.
@@ -266,20 +246,6 @@ func (f *Fold) say(m *a2av1.Message) {
 	}
 }
 
-// Placed returns a copy of a message with the ids of the task and its context, nil for nil.
-func (f *Fold) Placed(m *a2av1.Message) *a2av1.Message {
-	if m == nil {
-		return nil
-	}
-	return &a2av1.Message{
-		MessageId: m.GetMessageId(), ContextId: f.ContextID(), TaskId: f.ID(), Role: m.GetRole(), Parts: m.GetParts(),
-		Metadata: m.GetMetadata(), Extensions: m.GetExtensions(), ReferenceTaskIds: m.GetReferenceTaskIds(),
-	}
-}
-
-// ID returns the id of the task.
-func (f *Fold) ID() string { return agent.ChildTask(f.view.Root, f.scope) }
-
 // Task returns the task in its current state. The elements of its lists are shared and must not be
 // changed.
 func (f *Fold) Task() *a2av1.Task { return f.Snapshot(false) }
@@ -307,55 +273,15 @@ func Copy(t *a2av1.Task) *a2av1.Task {
 	return to
 }
 
-// taskStatus returns the status of the task.
-func (f *Fold) taskStatus() *a2av1.TaskStatus {
-	return &a2av1.TaskStatus{State: f.state, Message: f.status, Timestamp: timestamppb.New(f.statusAt)}
-}
-
-// Exists reports whether the task has begun.
-func (f *Fold) Exists() bool { return f.state != a2av1.TaskState_TASK_STATE_UNSPECIFIED }
-
 // Visible reports whether the owner sees the run as a task. It does not while the run may still be
 // answered by a plain message.
 func (f *Fold) Visible() bool { return f.Exists() && f.visible }
-
-// State returns the task's state.
-func (f *Fold) State() a2av1.TaskState { return f.state }
-
-// StatusAt returns when the status last changed, truncated to milliseconds.
-func (f *Fold) StatusAt() time.Time { return f.statusAt }
 
 // Terminal reports whether the task has ended.
 func (f *Fold) Terminal() bool { return f.ended != nil }
 
 // Last returns the sequence number of the last event in the scope of the task.
 func (f *Fold) Last() int64 { return f.seq }
-
-// Root returns the id of the root task.
-func (f *Fold) Root() string { return f.view.Root }
-
-// Scope returns the scope of the task, which is empty for the root.
-func (f *Fold) Scope() string { return f.scope }
-
-// ContextID returns the id of the task's context.
-func (f *Fold) ContextID() string { return f.view.Accepted.GetMessage().GetContextId() }
-
-// Agent returns the id of the root's agent.
-func (f *Fold) Agent() string { return f.view.Accepted.GetAgent() }
-
-// Account returns the account that had made the agent by the API when the task began, empty for an agent of the
-// configuration file.
-func (f *Fold) Account() string { return f.view.Accepted.GetPins().GetAccounts()[f.Agent()] }
-
-// Serves reports whether a request for a tenant may access the task: an empty tenant, the root's
-// agent, or the member that works on the task of a child.
-func (f *Fold) Serves(tenant string) bool {
-	if tenant == "" || tenant == f.Agent() {
-		return true
-	}
-	n := f.view.Node(f.scope)
-	return n != nil && n.Delegated() && n.Path[strings.LastIndexByte(n.Path, '/')+1:] == tenant
-}
 
 // maxHistory is the maximum number of history messages in a task that is shown.
 const maxHistory = 100
@@ -382,28 +308,6 @@ func (f *Fold) Answer() *a2av1.Message { return f.answer }
 
 // Ended returns how the run ended, nil if it has not. The result must not be changed.
 func (f *Fold) Ended() *teamv1.Ended { return f.ended }
-
-// checked adds a warning for a middleware that failed and was skipped. A message that a guardrail
-// blocked is reported by the end of its step or run instead.
-func (f *Fold) checked(c *teamv1.Checked) {
-	if c.GetError() != nil && !c.GetBlocked() {
-		f.warn(c.GetError().GetMessage())
-	}
-}
-
-// maxShownWarnings is the maximum number of warnings in a task.
-const maxShownWarnings = 100
-
-// warn adds warnings, without duplicates: one that a check has given is in the reply of its step as well, and teams
-// pass it on with the names of the members before it.
-func (f *Fold) warn(texts ...string) {
-	for _, text := range texts {
-		known := slices.ContainsFunc(f.warnings, func(w string) bool { return w == text || strings.HasSuffix(text, ": "+w) })
-		if len(f.warnings) < maxShownWarnings && !known {
-			f.warnings = append(f.warnings, text)
-		}
-	}
-}
 
 // given replaces the first message of the history if a middleware has changed it before the task
 // began.

@@ -9,13 +9,13 @@ import (
 // Halted returns what became of the task, or of the step with its scope, after a halt has reached it:
 // its state, the path of its agent, and what was reached below it. While it has not ended, the receipt
 // lists the tasks on other servers that may still be running.
-func (f *Fold) Halted() (state teamv1.HaltedState, path string, receipt *teamv1.Receipt) {
-	n := f.view.Node(f.scope)
+func (p *place) Halted() (state teamv1.HaltedState, path string, receipt *teamv1.Receipt) {
+	n := p.view.Node(p.scope)
 	if n == nil {
 		return teamv1.HaltedState_HALTED_STATE_STOPPING, "", nil
 	}
 	switch {
-	case n.State != journal.Ended && f.view.Paused:
+	case n.State != journal.Ended && p.view.Paused:
 		state = teamv1.HaltedState_HALTED_STATE_PAUSED
 	case n.State != journal.Ended:
 		state = teamv1.HaltedState_HALTED_STATE_STOPPING

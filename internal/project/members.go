@@ -35,9 +35,7 @@ type voice struct {
 
 // memberWork is the output of the steps below the scope of a fold.
 type memberWork struct {
-	view  *journal.View
-	scope string // the scope of the fold
-
+	place
 	output
 	members []*journal.Node          // the delegations below the scope, in the order of their decisions
 	voices  map[*journal.Node]*voice // by delegation, for those with shown output; nil without any
@@ -179,9 +177,6 @@ func (m *memberWork) memberArtifact(n *journal.Node, id string, parts []*a2av1.P
 	}
 	return &a2av1.Artifact{ArtifactId: id, Name: n.Path, Parts: parts, Metadata: v.metadata}
 }
-
-// task returns the id of the task of a node.
-func (m *memberWork) task(n *journal.Node) string { return agent.ChildTask(m.view.Root, n.Scope) }
 
 // delegation returns a delegation as callers see it.
 func (m *memberWork) delegation(n *journal.Node) *teamv1.Delegation {

@@ -12,23 +12,22 @@ import (
 
 // questions are the questions of a task and the steps below it, with the answers.
 type questions struct {
-	tree    *journal.View
-	top     string                      // scope of the task
+	at      *place
 	answers []answer                    // answers to questions that are no longer open, in order
 	forgets func(*teamv1.Question) bool // selects the questions that are hidden; nil hides none
 }
 
 // open returns the open questions of the task and the steps below it.
 func (s *questions) open() []*journal.Question {
-	list := s.tree.Questions(s.top)
+	list := s.at.view.Questions(s.at.scope)
 	if s.forgets == nil {
 		return list
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(q *journal.Question) bool { return s.forgets(QuestionOf(s.tree.Root, q.Event)) })
+	return slices.DeleteFunc(slices.Clone(list), func(q *journal.Question) bool { return s.forgets(QuestionOf(s.at.view.Root, q.Event)) })
 }
 
 // Asks reports whether a question of the run is open, also outside the task.
-func (s *questions) Asks() bool { return len(s.tree.Summary.Questions.Open()) > 0 }
+func (s *questions) Asks() bool { return len(s.at.view.Summary.Questions.Open()) > 0 }
 
 // Questions returns the open questions of the task and the steps below it.
 func (s *questions) Questions() []*teamv1.Question { return s.Named("") }
@@ -38,7 +37,7 @@ func (s *questions) Questions() []*teamv1.Question { return s.Named("") }
 func (s *questions) Named(named string) []*teamv1.Question {
 	var fit []*teamv1.Question
 	for _, q := range s.open() {
-		if q := QuestionOf(s.tree.Root, q.Event); names(named, q) {
+		if q := QuestionOf(s.at.view.Root, q.Event); names(named, q) {
 			fit = append(fit, q)
 		}
 	}

@@ -104,18 +104,6 @@ func (f *Fold) metadata(ev *teamv1.Event, details bool) *structpb.Struct {
 	return Metadata(r)
 }
 
-// context returns the context that the task works with, besides its input: for the root with that
-// of the brief. It is nil without any.
-func (f *Fold) context() map[string]*structpb.Value {
-	if f.scope == "" {
-		return f.view.Context()
-	}
-	if n := f.view.Node(f.scope); n != nil {
-		return n.Changes()
-	}
-	return nil
-}
-
 // describe adds what an event is to r: where it comes from, and what was decided or how a
 // delegation changed.
 func describe(r *teamv1.TeamRun, root string, ev *teamv1.Event) {

@@ -369,7 +369,6 @@ var larger = map[string]int{
 	"internal/engine/drive.drive": 86,
 	"internal/manage.Manager":     76,
 	"pkg/team/internal/step.Work": 75,
-	"internal/project.Fold":       63,
 	"pkg/mcp.Server":              51,
 }
 
