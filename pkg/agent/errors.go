@@ -325,3 +325,6 @@ func JudgementOf(err error) Judgement {
 	}
 	return JudgementAnswered
 }
+
+// CutWarning is the warning of a run whose agent accepts an answer that a limit of output tokens has cut.
+const CutWarning = "a limit of output tokens cut the answer (on_truncated: accept)"

@@ -361,9 +361,6 @@ func (st *StepState) extendDeadline(held time.Duration, now time.Time) {
 	}
 }
 
-// cutWarning is the warning of a run with an answer that was cut.
-const cutWarning = "a limit of output tokens cut the answer (on_truncated: accept)"
-
 // applyEnded folds the end of a step.
 func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 	e := ev.GetEnded()
@@ -382,7 +379,7 @@ func (f *fold) applyEnded(st *StepState, ev *teamv1.Event) {
 		}
 	}
 	if st.Turn.GetEnd() == teamv1.TurnEnd_TURN_END_TRUNCATED {
-		f.warnings = append(f.warnings, cutWarning)
+		f.warnings = append(f.warnings, agent.CutWarning)
 	}
 	if st.Err = agent.FromProto(e.GetError()); st.Err != nil {
 		st.Turn = nil // it is not whole

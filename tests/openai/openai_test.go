@@ -394,12 +394,15 @@ func TestDisconnected(t *testing.T) {
 }
 
 // dropped posts a chat, and drops the connection when the model works.
-func (d *door) dropped(body string) {
+func (d *door) dropped(body string) { d.droppedAt("/v1/chat/completions", body) }
+
+// droppedAt posts a body to a path, and drops the connection when the model works.
+func (d *door) droppedAt(path, body string) {
 	ctx, cancel := context.WithCancel(d.t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, d.HTTP+"/v1/chat/completions", strings.NewReader(body))
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, d.HTTP+path, strings.NewReader(body))
 		req.Header.Set("Authorization", "Bearer "+d.Key)
 		req.Header.Set("Content-Type", "application/json")
 		if resp, err := http.DefaultClient.Do(req); err == nil {

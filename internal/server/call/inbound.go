@@ -74,6 +74,13 @@ func Translated(ctx context.Context) context.Context {
 	return WithInbound(ctx, &to)
 }
 
+// Resumed returns the context of a call whose stream continues after a sequence number; see Translated.
+func Resumed(ctx context.Context, after int64) context.Context {
+	to := *InboundOf(ctx)
+	to.Cursor = []string{strconv.FormatInt(after, 10)}
+	return WithInbound(ctx, &to)
+}
+
 // Ender is what streams of grpc-go have: it ends a call with a status. A later one is not sent.
 type Ender interface{ WriteStatus(*status.Status) error }
 

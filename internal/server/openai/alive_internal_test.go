@@ -30,7 +30,7 @@ func TestPlainCallsStayAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &limited{ResponseRecorder: httptest.NewRecorder()}
 		p := &patient{w: w}
-		p.begin()
+		p.start(p.blank)
 		time.Sleep(refusalTime - time.Second)
 		synctest.Wait()
 		p.mu.Lock()
@@ -40,7 +40,7 @@ func TestPlainCallsStayAlive(t *testing.T) {
 		p.mu.Unlock()
 		time.Sleep(310 * time.Second)
 		synctest.Wait()
-		if !p.stop() || w.Header().Get("Content-Type") != "application/json" || w.Code != http.StatusOK {
+		if p.stop(); !p.begun || w.Header().Get("Content-Type") != "application/json" || w.Code != http.StatusOK {
 			t.Errorf("got %d %v", w.Code, w.Header())
 		}
 		if !w.deadline.IsZero() {
@@ -58,30 +58,41 @@ func TestPlainCallsStayAlive(t *testing.T) {
 	})
 }
 
-// TestStreamsStayAlive: a stream without a text sends chunks with an empty delta, of which all clients know that it is alive.
+// TestStreamsStayAlive: a stream without a text sends chunks with an empty delta, or repeats its state, of which all clients
+// know that it is alive.
 func TestStreamsStayAlive(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := httptest.NewRecorder()
-		c := &chunks{head: completion{ID: "x", Object: "chat.completion.chunk", Created: 1, Model: "m"}}
-		c.begin = func() *wire.EventWriter { return wire.NewEventWriter(w, time.Minute, func(error) {}) }
-		c.wait()
-		time.Sleep(refusalTime - time.Second)
-		synctest.Wait()
-		c.mu.Lock()
-		if w.Flushed || w.Body.Len() > 0 {
-			t.Errorf("%q is sent too early", w.Body)
-		}
-		c.mu.Unlock()
-		time.Sleep(310 * time.Second)
-		synctest.Wait()
-		if !c.stop() {
-			t.Error("the stream has not begun")
-		}
-		c.events.Close()
-		const empty = `data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":null}]}`
-		if n := strings.Count(w.Body.String(), empty); n < 310/100 || !strings.Contains(w.Body.String(), `"delta":{"role":"assistant","content":""}`) {
-			t.Errorf("%d empty chunks in %s", n, w.Body)
-		}
-	})
+	for _, c := range []struct {
+		form         form
+		first, again string
+	}{
+		{
+			&chatForm{head: completion{ID: "x", Created: 1, Model: "m"}}, `"delta":{"role":"assistant","content":""}`,
+			`data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{},"finish_reason":null}]}`,
+		},
+		{&responseForm{behind: -1}, "event: response.created\ndata: {", `,"sequence_number":1,"type":"response.in_progress"}`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			f := &follow{answer: answer{task: "t"}, to: &events{form: c.form}}
+			f.to.begin = func() *wire.EventWriter { return wire.NewEventWriter(w, time.Minute, func(error) {}) }
+			f.start(f.alive)
+			time.Sleep(refusalTime - time.Second)
+			synctest.Wait()
+			f.mu.Lock()
+			if w.Flushed || w.Body.Len() > 0 {
+				t.Errorf("%q is sent too early", w.Body)
+			}
+			f.mu.Unlock()
+			time.Sleep(310 * time.Second)
+			synctest.Wait()
+			if f.stop(); f.to.writer == nil {
+				t.Fatal("the stream has not begun")
+			}
+			f.to.writer.Close()
+			if n := strings.Count(w.Body.String(), c.again); n < 310/100 || !strings.Contains(w.Body.String(), c.first) {
+				t.Errorf("%d signs of life in %s", n, w.Body)
+			}
+		})
+	}
 }

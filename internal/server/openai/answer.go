@@ -22,10 +22,14 @@ type answer struct {
 	base   string // URL of the server as the caller sees it
 	task   string // id of the task
 	text   strings.Builder
+	from   int               // where in text begins what answers the message; before it are the answers to earlier ones
 	others []*a2av1.Artifact // those that are not the result
 	status *a2av1.TaskStatus
 	run    *structpb.Struct // the TeamRun of the last status
 }
+
+// said returns what the task has said to the message.
+func (a *answer) said() string { return a.text.String()[a.from:] }
 
 // take adds a task with all that it has.
 func (a *answer) take(t *a2av1.Task) {
@@ -84,7 +88,7 @@ func (a *answer) keep(of *a2av1.Artifact, more bool) {
 
 // paragraph adds a text after an empty line.
 func (a *answer) paragraph(text string) {
-	if a.text.Len() > 0 && text != "" {
+	if a.text.Len() > a.from && text != "" {
 		a.text.WriteString("\n\n")
 	}
 	a.text.WriteString(text)
@@ -150,14 +154,40 @@ func markdownLink(p *a2av1.Part, address string) string {
 	return image + "[" + name + "](" + address + ")"
 }
 
-// failed returns the status of a task that has ended without success, nil for any other.
+// Why a provider has ended a text that is not whole.
+const (
+	byLength = "length"
+	byFilter = "content_filter"
+)
+
+// fault returns the reason and the text of the error that the task has ended with.
+func (a *answer) fault() (reason, text string) {
+	e := a.run.GetFields()["error"].GetStructValue().GetFields()
+	return e["reason"].GetStringValue(), e["message"].GetStringValue()
+}
+
+// cut returns why the text of the task is not whole, "" if it is, or if there is no text.
+func (a *answer) cut() string {
+	reason, _ := a.fault()
+	warned := func(v *structpb.Value) bool { return v.GetStringValue() == agent.CutWarning }
+	switch {
+	case a.said() == "":
+	case reason == agent.ReasonAnswerFiltered:
+		return byFilter
+	case reason == agent.ReasonAnswerTruncated, slices.ContainsFunc(a.run.GetFields()["warnings"].GetListValue().GetValues(), warned):
+		return byLength
+	}
+	return ""
+}
+
+// failed returns the status of a task that has ended without success, nil for any other. A text that is cut is none: clients
+// read from the answer that it is.
 func (a *answer) failed() *status.Status {
 	state := a.status.GetState()
-	if !taskstate.Final(state) || state == a2av1.TaskState_TASK_STATE_COMPLETED {
+	if !taskstate.Final(state) || state == a2av1.TaskState_TASK_STATE_COMPLETED || a.cut() != "" {
 		return nil
 	}
-	e := a.run.GetFields()["error"].GetStructValue().GetFields()
-	reason, text := e["reason"].GetStringValue(), e["message"].GetStringValue()
+	reason, text := a.fault()
 	if reason == "" && state == a2av1.TaskState_TASK_STATE_CANCELED {
 		reason, text = agent.ReasonCanceled, "the task was canceled"
 	}
@@ -173,31 +203,18 @@ func (a *answer) failed() *status.Status {
 	return st
 }
 
-// usage is what a task has spent.
-type usage struct {
-	Prompt     int64 `json:"prompt_tokens"`
-	Completion int64 `json:"completion_tokens"`
-	Total      int64 `json:"total_tokens"`
-	PromptMore struct {
-		Cached int64 `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-	CompletionMore struct {
-		Reasoning int64 `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
-}
+// spent is how many tokens a task has spent, by the record of its run.
+type spent struct{ input, cached, output, reasoning int64 }
 
-// usage returns what the task has spent, by the record of its run.
-func (a *answer) usage() *usage {
-	spent := a.run.GetFields()["spent"].GetStructValue().GetFields()
+// spent returns what the task has spent.
+func (a *answer) spent() spent {
+	of := a.run.GetFields()["spent"].GetStructValue().GetFields()
 	number := func(name string) int64 {
-		v := spent[name]
+		v := of[name]
 		if n, err := strconv.ParseInt(v.GetStringValue(), 10, 64); err == nil {
 			return n
 		}
 		return int64(v.GetNumberValue())
 	}
-	u := &usage{Prompt: number("inputTokens"), Completion: number("outputTokens")}
-	u.Total = u.Prompt + u.Completion
-	u.PromptMore.Cached, u.CompletionMore.Reasoning = number("cachedInputTokens"), number("reasoningTokens")
-	return u
+	return spent{number("inputTokens"), number("cachedInputTokens"), number("outputTokens"), number("reasoningTokens")}
 }

@@ -1,15 +1,10 @@
 package openai
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
-	"time"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/internal/wire"
+	"google.golang.org/grpc/status"
 )
 
 // completion is the answer to a request for a chat completion, or a chunk of one.
@@ -43,81 +38,90 @@ type delta struct {
 	Content *string `json:"content,omitempty"`
 }
 
+// usage is what a task has spent.
+type usage struct {
+	Prompt     int64 `json:"prompt_tokens"`
+	Completion int64 `json:"completion_tokens"`
+	Total      int64 `json:"total_tokens"`
+	PromptMore struct {
+		Cached int64 `json:"cached_tokens"`
+	} `json:"prompt_tokens_details"`
+	CompletionMore struct {
+		Reasoning int64 `json:"reasoning_tokens"`
+	} `json:"completion_tokens_details"`
+}
+
 // chat serves POST /v1/chat/completions.
 func (d *Door) chat(w http.ResponseWriter, r *http.Request, _ map[string]string, body []byte) {
-	r = r.WithContext(call.Translated(r.Context()))
 	req, err := readChat(body)
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	t, err := d.turnOf(r.Header, req, body)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	at, err := d.place(r.Context(), t)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	waits := d.open.enter(at.message)
-	serve := d.whole
-	if req.Stream {
-		serve = d.stream
-	}
-	answered := serve(w, r, req, t, at)
-	d.open.leave(at.message, waits, answered && r.Context().Err() == nil)
-	if r.Context().Err() != nil && !answered && d.config.Settings.GetCancelOnDisconnect() && !d.open.waits(at.message) {
-		d.cancel(context.WithoutCancel(r.Context()), t, at)
-	}
+	d.answer(w, r, &req.ask, body, func(at place) form {
+		return &chatForm{head: completion{ID: "chatcmpl-" + at.message, Created: at.created().Unix(), Model: req.Model}, usage: req.Options.IncludeUsage}
+	})
 }
 
-// head returns a completion without choices.
-func head(req *chatRequest, at place, object string) completion {
-	return completion{ID: "chatcmpl-" + at.message, Object: object, Created: time.Now().Unix(), Model: req.Model}
+// chatForm gives an answer as a chat completion, or as chunks of one.
+type chatForm struct {
+	head  completion // without choices
+	usage bool       // a stream ends with the usage
 }
 
-// whole answers a request with one completion, when its task has ended or asks. It reports whether the caller has got it.
-func (d *Door) whole(w http.ResponseWriter, r *http.Request, req *chatRequest, t *turn, at place) bool {
-	out := &patient{w: w}
-	out.begin()
-	resp, err := d.tasks.SendMessage(t.send(r.Context(), at))
-	begun := out.stop()
-	a := &answer{base: call.InboundOf(r.Context()).BaseURL()}
-	if err == nil {
-		a.take(resp.GetTask())
-		err = a.failed().Err()
-	}
-	switch {
-	case err != nil && begun:
-		call.LimitWrite(w)
-		_, _ = w.Write(failureJSON(wire.Status(err))) //nolint:gosec // JSON, with its media type; the caller may have disconnected
-		return false
-	case err != nil:
-		fail(w, err)
-		return false
-	}
-	c := head(req, at, "chat.completion")
-	c.Choices = []choice{{Message: &said{Role: "assistant", Content: a.text.String()}, Finish: new("stop")}}
-	c.Usage, c.TaskID = a.usage(), a.task
-	reply(w, c)
-	return true
+// usageOf returns what a task has spent.
+func usageOf(a *answer) *usage {
+	s := a.spent()
+	u := &usage{Prompt: s.input, Completion: s.output, Total: s.input + s.output}
+	u.PromptMore.Cached, u.CompletionMore.Reasoning = s.cached, s.reasoning
+	return u
 }
 
-// cancel cancels the task of a message whose caller has disconnected.
-func (d *Door) cancel(ctx context.Context, t *turn, at place) {
-	ctx, cancel := context.WithTimeout(ctx, call.QuickTime)
-	defer cancel()
-	tasks, err := d.inContext(ctx, t, at.context)
-	if err != nil {
-		return
+// finishOf returns why an answer has ended.
+func finishOf(a *answer) *string {
+	if why := a.cut(); why != "" {
+		return &why
 	}
-	for _, task := range tasks {
-		if slices.ContainsFunc(task.GetHistory(), func(m *a2av1.Message) bool { return m.GetMessageId() == at.message }) {
-			_, _ = d.tasks.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: t.model, Id: task.GetId()}) // the caller has gone
-		}
+	return new("stop")
+}
+
+func (c *chatForm) whole(a *answer) any {
+	all := c.head
+	all.Object, all.Usage, all.TaskID = "chat.completion", usageOf(a), a.task
+	all.Choices = []choice{{Message: &said{Role: "assistant", Content: a.said()}, Finish: finishOf(a)}}
+	return all
+}
+
+func (*chatForm) broken(_ *answer, st *status.Status) any { return failure{faultOf(st)} }
+
+// chunk returns a chunk with one piece of the message.
+func (c *chatForm) chunk(d delta, finish *string) event {
+	chunk := c.head
+	chunk.Object, chunk.Choices = "chat.completion.chunk", []choice{{Delta: &d, Finish: finish}}
+	return event{data: encode(chunk)}
+}
+
+func (c *chatForm) opening(*answer) []event {
+	return []event{c.chunk(delta{Role: "assistant", Content: new("")}, nil)}
+}
+
+func (c *chatForm) waiting(*answer, int) []event { return []event{c.chunk(delta{}, nil)} }
+
+func (c *chatForm) piece(a *answer, sent int) []event {
+	return []event{c.chunk(delta{Content: new(a.said()[sent:])}, nil)}
+}
+
+func (c *chatForm) ending(a *answer, st *status.Status) (list []event) {
+	if st != nil {
+		return []event{{data: failureJSON(st)}, {data: []byte("[DONE]")}}
 	}
+	list = append(list, c.chunk(delta{}, finishOf(a)))
+	if c.usage {
+		last := c.head
+		last.Object, last.Choices, last.Usage, last.TaskID = "chat.completion.chunk", []choice{}, usageOf(a), a.task
+		list = append(list, event{data: encode(last)})
+	}
+	return append(list, event{data: []byte("[DONE]")})
 }
 
 // encode returns the JSON of an answer.

@@ -50,12 +50,15 @@ type Route struct {
 func (d *Door) Routes() []Route {
 	return []Route{
 		{http.MethodPost, "/v1/chat/completions", d.chat},
+		{http.MethodPost, "/v1/responses", d.create},
+		{http.MethodGet, "/v1/responses/{id}", d.retrieve},
+		{http.MethodPost, "/v1/responses/{id}/cancel", d.cancelResponse},
 		{http.MethodGet, "/v1/models", d.models},
 		{http.MethodGet, "/v1/models/{id=**}", d.model},
 	}
 }
 
-var paths = regexp.MustCompile(`^/v1/(chat/completions|models)(/|$)`)
+var paths = regexp.MustCompile(`^/v1/(chat/completions|models|responses)(/|$)`)
 
 // Serves reports whether a path is one of a door. Those of A2A 0.3 begin with /v1, too.
 func Serves(path string) bool { return paths.MatchString(path) }

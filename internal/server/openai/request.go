@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -9,20 +10,34 @@ import (
 	"path"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// chatRequest has what the door uses of a request for a chat completion. Other fields are ignored.
+// ask has what the door uses of a request of any API that asks an agent. Other fields are ignored.
+type ask struct {
+	Model    string         `json:"model"`
+	Stream   bool           `json:"stream"`
+	User     string         `json:"user"`
+	Metadata map[string]any `json:"metadata"`
+
+	field        string // that of the messages, for errors
+	all          []message
+	conversation string           // id of the conversation, "" without one
+	previous     string           // id of the response that it follows, "" without one
+	background   bool             // its caller does not wait
+	echo         *structpb.Struct // what the task keeps of the request
+}
+
+// chatRequest is a request for a chat completion.
 type chatRequest struct {
-	Model    string    `json:"model"`
+	ask
 	Messages []message `json:"messages"`
-	Stream   bool      `json:"stream"`
 	Options  struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	User     string         `json:"user"`
-	Metadata map[string]any `json:"metadata"`
 }
 
 // message is a message of a chat.
@@ -41,6 +56,7 @@ type piece struct {
 	Refusal  string `json:"refusal"`
 	ImageURL link   `json:"image_url"`
 	File     file   `json:"file"`
+	file            // as responses have it
 	Audio    struct {
 		Data   string `json:"data"`
 		Format string `json:"format"`
@@ -51,6 +67,7 @@ type piece struct {
 type file struct {
 	Name string `json:"filename"`
 	Data string `json:"file_data"`
+	URL  string `json:"file_url"`
 	ID   string `json:"file_id"`
 }
 
@@ -100,12 +117,16 @@ func textPart(text string) *a2av1.Part { return &a2av1.Part{Content: &a2av1.Part
 
 // part returns a part of a message as one of A2A, nil for an empty one and for one of an unknown type.
 func (p *piece) part() (*a2av1.Part, error) {
-	switch {
+	of := p.File
+	if of == (file{}) {
+		of = p.file
+	}
+	switch data := cmp.Or(of.Data, of.URL); {
 	case p.ImageURL != "":
 		return filePart("", "image/png", string(p.ImageURL))
-	case p.File.Data != "":
-		return filePart(p.File.Name, mime.TypeByExtension(path.Ext(p.File.Name)), p.File.Data)
-	case p.File.ID != "":
+	case data != "":
+		return filePart(of.Name, mime.TypeByExtension(path.Ext(of.Name)), data)
+	case of.ID != "":
 		return nil, errors.New("file_id is not supported; send the file as file_data")
 	case p.Audio.Data != "":
 		return filePart("audio."+p.Audio.Format, "audio/"+p.Audio.Format, p.Audio.Data)
@@ -149,13 +170,19 @@ func readChat(body []byte) (*chatRequest, error) {
 	if err := decode(body, req); err != nil {
 		return nil, err
 	}
+	req.field, req.all = "messages", req.Messages
+	return req, req.check()
+}
+
+// check returns the error of a request that names no model or has no message.
+func (a *ask) check() error {
 	switch {
-	case req.Model == "":
-		return nil, wire.Invalid("model", "is required; it is the id of an agent or a team, see /v1/models")
-	case len(req.Messages) == 0:
-		return nil, wire.Invalid("messages", "must have at least one message")
+	case a.Model == "":
+		return wire.Invalid("model", "is required; it is the id of an agent or a team, see /v1/models")
+	case len(a.all) == 0:
+		return wire.Invalid(a.field, "must have at least one message")
 	}
-	return req, nil
+	return nil
 }
 
 // decode decodes the body of a request within the bounds of all bindings.

@@ -6,186 +6,198 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"sync"
-	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/server/service"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
-// chunks is a stream of the A2A service that is sent as chunks of a chat completion. It implements grpc.ServerStream.
-type chunks struct {
-	ctx     context.Context //nolint:containedctx // that of the call, as in every grpc.ServerStream
-	req     proto.Message
-	head    completion
-	follows bool // the message answers a question, so that what the task has said before is known
-	begin   func() *wire.EventWriter
-	answer  answer
-
-	mu     sync.Mutex
-	timer  *time.Timer       // keeps the stream alive; guarded by mu
-	events *wire.EventWriter // nil until the stream begins; guarded by mu
-	sent   int               // bytes of the answer that were sent; guarded by mu
-	ended  bool              // guarded by mu
+// form is how an API of OpenAI gives an answer.
+type form interface {
+	// whole returns the answer in one piece.
+	whole(a *answer) any
+	// broken returns what takes its place after an error, when the status of the call was sent.
+	broken(a *answer, st *status.Status) any
+	// opening returns the events with which a stream begins.
+	opening(a *answer) []event
+	// waiting returns the events that show that a stream is alive. Some clients give up after two minutes without an event,
+	// even if there are comments. sent is the number of bytes of the answer that were sent.
+	waiting(a *answer, sent int) []event
+	// piece returns the events with what the answer has more than the first sent bytes.
+	piece(a *answer, sent int) []event
+	// ending returns the last events; st is nil without an error.
+	ending(a *answer, st *status.Status) []event
 }
 
-// stream answers a request with chunks. It reports whether the caller has got all of them.
-func (d *Door) stream(w http.ResponseWriter, r *http.Request, req *chatRequest, t *turn, at place) bool {
-	ctx, cancel := context.WithCancelCause(r.Context())
+// event is an event of a stream.
+type event struct {
+	kind string // "" without an event line
+	data []byte
+}
+
+// everything is the cursor with which a stream has all updates of a task: no client sees the first event.
+const everything = 1
+
+// follow receives the updates of a task, and makes of them the answer to one message, which it may send as it grows. It
+// implements grpc.ServerStream.
+type follow struct {
+	pulse
+	ctx    context.Context //nolint:containedctx // that of the call, as in every grpc.ServerStream
+	req    proto.Message
+	after  int64 // the event behind which the message was sent, which answers a question of the task; 0 for the first message
+	waits  bool  // the task still waits for the message; guarded by mu, as all below
+	over   bool  // the task has ended, or asks again
+	answer answer
+	to     *events // nil if nothing is sent as it grows
+}
+
+// events is what a follow sends.
+type events struct {
+	form   form
+	early  bool // the stream begins with the task, not only with its first text: it cannot be refused anyway
+	begin  func() *wire.EventWriter
+	writer *wire.EventWriter // nil until the stream begins
+	sent   int               // bytes of the answer that were sent
+}
+
+// relay runs a streaming method and sends what its task says. It reports whether the caller has got all of it.
+func (d *Door) relay(w http.ResponseWriter, method string, f *follow) bool {
+	ctx, cancel := context.WithCancelCause(f.ctx)
 	defer cancel(nil)
-	to := &chunks{
-		head: head(req, at, "chat.completion.chunk"), follows: at.task != "", answer: answer{base: call.InboundOf(ctx).BaseURL()},
-		begin: func() *wire.EventWriter { return wire.NewEventWriter(w, d.config.StallTime, cancel) },
+	f.ctx = ctx
+	f.to.begin = func() *wire.EventWriter { return wire.NewEventWriter(w, d.config.StallTime, cancel) }
+	f.start(f.alive)
+	err := d.table.Stream(method, f)
+	f.stop()
+	if f.over || err == nil {
+		err = f.answer.failed().Err()
 	}
-	to.ctx, to.req = t.send(ctx, at)
-	to.wait()
-	err := d.table.Stream(a2av1.A2AService_SendStreamingMessage_FullMethodName, to)
-	begun := to.stop()
-	if err == nil {
-		err = to.answer.failed().Err()
-	}
-	if !begun && err != nil {
+	if f.to.writer == nil && err != nil {
 		fail(w, err)
 		return false
 	}
-	if !begun {
-		to.events = to.begin()
-		_ = to.send(delta{Role: "assistant"}, nil) // the next one reports the end of the connection
-	}
-	defer to.events.Close()
-	return to.finish(req, err) == nil && err == nil
+	sent := f.finish(err)
+	f.to.writer.Close()
+	return sent == nil && err == nil
 }
 
 // finish sends the end of a stream.
-func (c *chunks) finish(req *chatRequest, err error) error {
+func (f *follow) finish(err error) error {
+	if err := f.grown(); err != nil {
+		return err
+	}
+	var st *status.Status
 	if err != nil {
-		_ = c.events.Event(0, "", failureJSON(wire.Status(err))) // the last chunk reports the end of the connection
-		return c.events.Event(0, "", []byte("[DONE]"))
+		st = wire.Status(err)
 	}
-	if err := c.rest(); err != nil {
-		return err
-	}
-	if err := c.send(delta{}, new("stop")); err != nil {
-		return err
-	}
-	if req.Options.IncludeUsage {
-		last := c.head
-		last.Choices, last.Usage, last.TaskID = []choice{}, c.answer.usage(), c.answer.task
-		if err := c.events.Event(0, "", encode(last)); err != nil {
+	return f.to.send(f.to.form.ending(&f.answer, st))
+}
+
+// send sends events.
+func (e *events) send(list []event) error {
+	for _, one := range list {
+		if err := e.writer.Event(0, one.kind, one.data); err != nil {
 			return err
 		}
 	}
-	return c.events.Event(0, "", []byte("[DONE]"))
-}
-
-// send sends a chunk with one piece of the message.
-func (c *chunks) send(d delta, finish *string) error {
-	chunk := c.head
-	chunk.Choices = []choice{{Delta: &d, Finish: finish}}
-	return c.events.Event(0, "", encode(chunk))
+	return nil
 }
 
 // open begins the stream, if it has not begun.
-func (c *chunks) open() error {
-	if c.events != nil {
+func (f *follow) open() error {
+	if f.to.writer != nil {
 		return nil
 	}
-	c.events = c.begin()
-	return c.send(delta{Role: "assistant", Content: new("")}, nil)
+	f.to.writer = f.to.begin()
+	return f.to.send(f.to.form.opening(&f.answer))
 }
 
-// rest sends what was not sent of the answer.
-func (c *chunks) rest() error {
-	text := c.answer.text.String()
-	if c.sent == len(text) {
+// grown sends what was not sent of the answer.
+func (f *follow) grown() error {
+	if err := f.open(); err != nil {
+		return err
+	}
+	sent := f.to.sent
+	if f.to.sent = len(f.answer.said()); f.to.sent == sent {
 		return nil
 	}
-	piece := text[c.sent:]
-	c.sent = len(text)
-	return c.send(delta{Content: &piece}, nil)
+	return f.to.send(f.to.form.piece(&f.answer, sent))
 }
 
-// wait begins to keep the stream alive.
-func (c *chunks) wait() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.timer = time.AfterFunc(refusalTime, c.alive)
+// alive shows that the stream is alive, once its task is known.
+func (f *follow) alive() error {
+	if f.answer.task == "" {
+		return nil
+	}
+	if err := f.open(); err != nil {
+		return err
+	}
+	return f.to.send(f.to.form.waiting(&f.answer, f.to.sent))
 }
 
-// alive sends a chunk without a text: some clients give up after two minutes without one, whatever else is sent.
-func (c *chunks) alive() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
+// take adds an update to the answer.
+func (f *follow) take(u feed.Update) {
+	f.answer.update(u.Response)
+	asks := taskstate.Interrupted(f.answer.status.GetState())
+	if u.Seq > 0 && u.Seq <= f.after {
+		f.waits = asks
+	}
+	if f.waits = f.waits && asks; f.waits || u.Seq > 0 && u.Seq <= f.after {
+		f.answer.from = f.answer.text.Len()
 		return
 	}
-	err := c.open()
-	if err == nil {
-		err = c.send(delta{}, nil)
-	}
-	if err == nil {
-		c.timer.Reset(aliveTime)
-	}
-}
-
-// stop ends the chunks of alive and reports whether the stream has begun.
-func (c *chunks) stop() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.timer.Stop()
-	c.ended = true
-	return c.events != nil
+	f.over = u.Seq > f.after && (asks || taskstate.Final(f.answer.status.GetState()))
 }
 
 // Context implements grpc.ServerStream.
-func (c *chunks) Context() context.Context { return c.ctx }
+func (f *follow) Context() context.Context { return f.ctx }
 
 // SetHeader implements grpc.ServerStream.
-func (*chunks) SetHeader(metadata.MD) error { return nil }
+func (*follow) SetHeader(metadata.MD) error { return nil }
 
 // SetTrailer implements grpc.ServerStream.
-func (*chunks) SetTrailer(metadata.MD) {}
+func (*follow) SetTrailer(metadata.MD) {}
 
 // SendHeader implements grpc.ServerStream. The stream begins with its first text, because until then it can still be refused.
-func (*chunks) SendHeader(metadata.MD) error { return nil }
+func (*follow) SendHeader(metadata.MD) error { return nil }
 
 // RecvMsg implements grpc.ServerStream.
-func (c *chunks) RecvMsg(request any) error { return service.Share(request, c.req) }
+func (f *follow) RecvMsg(request any) error { return service.Share(request, f.req) }
 
-// SendMsg implements grpc.ServerStream: it sends what an update adds to the answer.
-func (c *chunks) SendMsg(message any) error {
+// SendMsg implements grpc.ServerStream: it takes an update, and sends what the answer has more by it.
+func (f *follow) SendMsg(message any) error {
 	u, ok := message.(feed.Update)
 	if !ok {
 		return fmt.Errorf("rendering %T", message)
 	}
-	if err := call.InboundOf(c.ctx).Held.Updating(c.ctx, proto.Size(u.Response)); err != nil {
+	if err := call.InboundOf(f.ctx).Held.Updating(f.ctx, proto.Size(u.Response)); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answer.update(u.Response)
-	if c.follows && u.Response.GetTask() != nil && !u.Last {
-		c.sent = c.answer.text.Len()
-	}
-	c.follows = false
-	if c.sent == c.answer.text.Len() {
-		return nil
-	}
-	err := c.open()
-	if err == nil {
-		err = c.rest()
-	}
-	switch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.take(u)
+	switch err := f.show(u); {
+	case err == nil && f.over && !u.Last: // what follows belongs to the next message
+		return context.Canceled
 	case err == nil:
 		return nil
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return call.SlowReader().Because(err)
+	default:
+		return fmt.Errorf("%w: %w", context.Canceled, err)
 	}
-	return fmt.Errorf("%w: %w", context.Canceled, err)
+}
+
+// show sends what the answer has more by an update.
+func (f *follow) show(u feed.Update) error {
+	if f.to == nil || u.Seq <= f.after || f.waits || !f.to.early && len(f.answer.said()) == f.to.sent {
+		return nil
+	}
+	return f.grown()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,12 +24,15 @@ import (
 
 // turn is what a request asks of an agent.
 type turn struct {
+	*ask
 	model    string
 	messages []message // without those of the system
 	system   []message
-	key      string // names the conversation; "" if only the history does
-	context  string // context of a new task
-	digest   string // tells a request that is posted again from others
+	prior    *a2av1.Task // of the response that it follows; nil if it names none
+	past     []message   // what was said up to that response
+	key      string      // names the conversation; "" if only the history does
+	context  string      // context of a new task
+	digest   string      // tells a request that is posted again from others
 	retry    retry
 }
 
@@ -41,10 +45,10 @@ const (
 	repeated
 )
 
-// turnOf returns what a chat request asks.
-func (d *Door) turnOf(h http.Header, req *chatRequest, body []byte) (*turn, error) {
-	t := &turn{model: modelID(req.Model), key: conversationKey(h, req), retry: retryOf(h)}
-	for _, m := range req.Messages {
+// turnOf returns what a request asks.
+func (d *Door) turnOf(ctx context.Context, h http.Header, req *ask, body []byte) (*turn, error) {
+	t := &turn{ask: req, model: modelID(req.Model), key: conversationKey(h, req), retry: retryOf(h)}
+	for _, m := range req.all {
 		if m.Role == "system" || m.Role == "developer" {
 			t.system = append(t.system, m)
 		} else {
@@ -55,9 +59,17 @@ func (d *Door) turnOf(h http.Header, req *chatRequest, body []byte) (*turn, erro
 		t.key, t.model = "", cmp.Or(d.config.Settings.GetTitleModel(), t.model)
 	}
 	if len(t.last()) == 0 {
-		return nil, wire.Invalid("messages", "must end with a message of the user that has content")
+		return nil, wire.Invalid(req.field, "must end with a message of the user that has content")
 	}
-	if t.context = t.key; t.key == "" {
+	if err := d.follows(ctx, t); err != nil {
+		return nil, err
+	}
+	switch {
+	case t.key != "":
+		t.context = t.key
+	case t.prior != nil:
+		t.context = t.prior.GetContextId()
+	default:
 		t.context = historyContext(t.model, t.messages)
 	}
 	t.digest = digest(t.context, h.Get("X-OpenWebUI-User-Id"), h.Get("Idempotency-Key"), string(body))
@@ -65,18 +77,18 @@ func (d *Door) turnOf(h http.Header, req *chatRequest, body []byte) (*turn, erro
 }
 
 // conversationKey returns the context of the conversation that a request names, "" if it names none.
-func conversationKey(h http.Header, req *chatRequest) string {
+func conversationKey(h http.Header, req *ask) string {
 	named, _ := req.Metadata["conversation_id"].(string)
-	if id := cmp.Or(h.Get("X-Conversation-Id"), named); id != "" {
+	if id := cmp.Or(h.Get("X-Conversation-Id"), named, req.conversation); id != "" {
 		return id
 	}
 	for _, name := range []string{"X-Session-Id", "Session-Id", "X-OpenWebUI-Chat-Id"} {
 		if id := h.Get(name); id != "" {
-			return "oai-" + digest(name, id)
+			return mark + digest(name, id)
 		}
 	}
 	if req.User != "" {
-		return "oai-" + digest("user", req.User)
+		return mark + digest("user", req.User)
 	}
 	return ""
 }
@@ -107,7 +119,7 @@ func historyContext(model string, list []message) string {
 			}
 		}
 	}
-	return "oai-" + digest(texts...)
+	return mark + digest(texts...)
 }
 
 // digest returns a digest of texts, in 40 characters that an id may have.
@@ -145,7 +157,10 @@ const maxEarlier = 100
 
 // earlier returns the messages before the last ones: those of the system, and then what was said.
 func (t *turn) earlier() []*a2av1.Message {
-	said := t.messages[:answered(t.messages)]
+	said := t.past
+	if t.prior == nil {
+		said = t.messages[:answered(t.messages)]
+	}
 	var list []*a2av1.Message
 	for _, m := range slices.Concat(t.system, said[max(0, len(said)-maxEarlier):]) {
 		if len(m.Content) == 0 { // only calls of tools
@@ -180,7 +195,43 @@ func (t *turn) isTitle() bool {
 type place struct {
 	message string // its id
 	context string
-	task    string // the task that it answers, "" for a new one
+	task    string // the task whose question it answers, "" for a new one
+	after   int64  // the last event of that task when the message was sent
+}
+
+// mark is how the ids of the door's messages begin.
+const mark = "oai-"
+
+// fresh returns the place of a message that begins a task.
+func (t *turn) fresh() place {
+	return place{message: mark + t.digest + "-" + uuid.Must(uuid.NewV7()).String(), context: t.context}
+}
+
+// answering returns the place of a message that answers the question of a task. Its id says how far the task was, because only
+// what follows answers it.
+func (p place) answering(task *a2av1.Task) place {
+	after := a2a.RunOf(task.GetMetadata()).GetSeq()
+	return place{fmt.Sprintf("%s-%d", p.message, after), task.GetContextId(), task.GetId(), after}
+}
+
+// own returns the parts of the id of a message of the door, false of another one.
+func own(message string) (id uuid.UUID, after int64, ok bool) {
+	const digits = len(mark) + 40 + len("-")
+	if !strings.HasPrefix(message, mark) || len(message) < digits+36 {
+		return id, 0, false
+	}
+	id, err := uuid.Parse(message[digits : digits+36])
+	after, _ = strconv.ParseInt(strings.TrimPrefix(message[digits+36:], "-"), 10, 64) // 0 without one
+	return id, after, err == nil
+}
+
+// created returns when the message was sent first.
+func (p place) created() time.Time {
+	id, _, ok := own(p.message)
+	if !ok {
+		id, _ = uuid.Parse(p.task) // the zero time if it is no UUID
+	}
+	return time.Unix(id.Time().UnixTime())
 }
 
 // moment is for how long after its end a task is the answer to a request that is posted again.
@@ -189,30 +240,32 @@ const moment = 30 * time.Second
 // place finds the task that a request is about: the one that it began when it was posted before, or the one whose question it
 // answers. Otherwise it begins a new one.
 func (d *Door) place(ctx context.Context, t *turn) (place, error) {
-	fresh := place{message: "oai-" + t.digest + "-" + uuid.NewString(), context: t.context}
 	if t.key != "" || t.retry != first {
 		tasks, err := d.inContext(ctx, t, t.context)
 		if err != nil {
-			return fresh, err
+			return place{}, err
 		}
 		if at, ok := d.before(ctx, t, tasks); ok {
 			return at, nil
 		}
-		if t.key != "" && len(tasks) > 0 && taskstate.Interrupted(tasks[0].GetStatus().GetState()) {
-			return place{fresh.message, t.context, tasks[0].GetId()}, nil
+		if t.prior == nil && t.key != "" && len(tasks) > 0 && taskstate.Interrupted(tasks[0].GetStatus().GetState()) {
+			return t.fresh().answering(tasks[0]), nil
 		}
 	}
-	if t.key != "" {
-		return fresh, nil
+	switch {
+	case t.prior != nil:
+		return t.next()
+	case t.key != "":
+		return t.fresh(), nil
 	}
-	return d.asked(ctx, t, fresh)
+	return d.asked(ctx, t)
 }
 
 // maxQuestions is how many questions in a row a conversation without a key may have.
 const maxQuestions = 16
 
 // asked finds the task whose question a turn without a key answers: the last message of the assistant is that question.
-func (d *Door) asked(ctx context.Context, t *turn, fresh place) (place, error) {
+func (d *Door) asked(ctx context.Context, t *turn) (place, error) {
 	n := answered(t.messages)
 	for range maxQuestions {
 		if n == 0 {
@@ -220,7 +273,7 @@ func (d *Door) asked(ctx context.Context, t *turn, fresh place) (place, error) {
 		}
 		tasks, err := d.inContext(ctx, t, historyContext(t.model, t.messages[:n-1]))
 		if err != nil {
-			return fresh, err
+			return place{}, err
 		}
 		if at, ok := d.before(ctx, t, tasks); ok {
 			return at, nil
@@ -228,7 +281,7 @@ func (d *Door) asked(ctx context.Context, t *turn, fresh place) (place, error) {
 		said := strings.TrimSpace(t.messages[answered(t.messages)-1].text())
 		for _, task := range tasks {
 			if taskstate.Interrupted(task.GetStatus().GetState()) && strings.HasSuffix(said, strings.TrimSpace(question(task.GetStatus().GetMessage()))) {
-				return place{fresh.message, task.GetContextId(), task.GetId()}, nil
+				return t.fresh().answering(task), nil
 			}
 		}
 		if len(tasks) > 0 {
@@ -236,7 +289,7 @@ func (d *Door) asked(ctx context.Context, t *turn, fresh place) (place, error) {
 		}
 		n = answered(t.messages[:n-1])
 	}
-	return fresh, nil
+	return t.fresh(), nil
 }
 
 // inContext returns the latest tasks of the caller in a context.
@@ -253,7 +306,7 @@ func (d *Door) before(ctx context.Context, t *turn, tasks []*a2av1.Task) (at pla
 	}
 	for _, task := range tasks {
 		for i, m := range task.GetHistory() {
-			if !strings.HasPrefix(m.GetMessageId(), "oai-"+t.digest+"-") {
+			if !strings.HasPrefix(m.GetMessageId(), mark+t.digest+"-") {
 				continue
 			}
 			if task.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_CANCELED { // perhaps because its caller had gone
@@ -265,6 +318,7 @@ func (d *Door) before(ctx context.Context, t *turn, tasks []*a2av1.Task) (at pla
 			at = place{message: m.GetMessageId(), context: task.GetContextId()}
 			if i > 0 {
 				at.task = task.GetId()
+				_, at.after, _ = own(m.GetMessageId())
 			}
 			return at, true
 		}
@@ -288,7 +342,8 @@ func (t *turn) send(ctx context.Context, at place) (context.Context, *a2av1.Send
 	return ctx, &a2av1.SendMessageRequest{
 		Tenant: t.model,
 		Message: &a2av1.Message{
-			MessageId: at.message, ContextId: at.context, TaskId: at.task, Role: a2av1.Role_ROLE_USER, Parts: t.last(),
+			MessageId: at.message, ContextId: at.context, TaskId: at.task, Role: a2av1.Role_ROLE_USER, Parts: t.last(), Metadata: t.echo,
 		},
+		Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: t.background},
 	}
 }

@@ -1,0 +1,74 @@
+package openai
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/server/call"
+	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/internal/wire"
+)
+
+// asked reports whether a task has got an answer to a question that it has asked after the message at a place.
+func asked(task *a2av1.Task, at place) bool {
+	i := slices.IndexFunc(task.GetHistory(), func(m *a2av1.Message) bool { return m.GetMessageId() == at.message })
+	return i >= 0 && slices.ContainsFunc(task.GetHistory()[i:], func(m *a2av1.Message) bool { return m.GetRole() == a2av1.Role_ROLE_AGENT })
+}
+
+// follows finds the response that a request follows, and what was said up to it: by its task and, if the request of that one
+// followed another, by those before.
+func (d *Door) follows(ctx context.Context, t *turn) error {
+	for id := t.previous; id != "" && len(t.past) < maxEarlier; {
+		task, _, err := d.find(ctx, id)
+		gone := wire.Status(err).Code() == codes.NotFound
+		switch {
+		case gone && t.prior == nil:
+			return wire.Invalid("previous_response_id", "must be the id of a response of this caller that still exists")
+		case err != nil && !gone:
+			return err
+		case t.prior == nil:
+			t.prior = task
+		}
+		if gone { // it is older than the server keeps tasks
+			break
+		}
+		t.past = append(saidIn(ctx, task), t.past...)
+		id = ""
+		if list := task.GetHistory(); len(list) > 0 {
+			if e := echoed(list[0]); e.Previous != nil {
+				id = *e.Previous
+			}
+		}
+	}
+	return nil
+}
+
+// saidIn returns what was said in a task: its messages, and its answer.
+func saidIn(ctx context.Context, task *a2av1.Task) (list []message) {
+	for _, m := range task.GetHistory() {
+		role := "user"
+		if m.GetRole() == a2av1.Role_ROLE_AGENT {
+			role = "assistant"
+		}
+		list = append(list, message{role, m.GetParts()})
+	}
+	a := answer{base: call.InboundOf(ctx).BaseURL()}
+	if a.take(task); taskstate.Final(task.GetStatus().GetState()) && a.said() != "" {
+		list = append(list, message{"assistant", content{textPart(a.said())}})
+	}
+	return list
+}
+
+// next returns the place of a message that follows a response: if its task asks, the message answers.
+func (t *turn) next() (place, error) {
+	switch state := t.prior.GetStatus().GetState(); {
+	case taskstate.Interrupted(state):
+		return t.fresh().answering(t.prior), nil
+	case !taskstate.Final(state):
+		return place{}, wire.Invalid("previous_response_id", "is in progress; wait until it has ended, or cancel it")
+	}
+	return t.fresh(), nil
+}
