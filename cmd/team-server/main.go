@@ -12,6 +12,7 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback" // authorities to trust on a system without any, such as an empty image
 
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/console"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -21,7 +22,7 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	s := &cli.Shell{In: os.Stdin, Terminal: isTerminal(os.Stdin) && isTerminal(os.Stderr), Out: os.Stdout, Talk: os.Stderr, JSON: wantsJSON(args)}
+	s := &cli.Shell{Console: console.Console{In: os.Stdin, Terminal: isTerminal(os.Stdin) && isTerminal(os.Stderr), Out: os.Stdout, Talk: os.Stderr, JSON: wantsJSON(args)}}
 	root := newRoot(s)
 	root.SetArgs(args)
 	return s.Exit(interrupted(ctx, root.ExecuteContext(ctx)))

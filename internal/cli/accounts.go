@@ -11,13 +11,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // ListAccounts prints the accounts of the server that have limits.
 func (s *Shell) ListAccounts(ctx context.Context) error {
-	c, err := s.manager("accounts ls")
+	c, err := s.Manager("accounts ls")
 	if err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func (s *Shell) ListAccounts(ctx context.Context) error {
 
 // GetAccount prints an account; "-" means that of the caller.
 func (s *Shell) GetAccount(ctx context.Context, name string) error {
-	c, err := s.manager("accounts get")
+	c, err := s.Manager("accounts get")
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func (s *Shell) GetAccount(ctx context.Context, name string) error {
 
 // SetAccountLimits sets the limits of an account, or removes them if l is nil, and prints it.
 func (s *Shell) SetAccountLimits(ctx context.Context, name string, l *teamv1.AccountLimits) error {
-	c, err := s.manager("accounts set")
+	c, err := s.Manager("accounts set")
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (s *Shell) SetAccountLimits(ctx context.Context, name string, l *teamv1.Acc
 
 // accounts prints accounts: what is spent and reserved of each limit, when the next day begins, and the other limits.
 func (s *Shell) accounts(list []*teamv1.Account) error {
-	return table(s, list, "ACCOUNT\tTOKENS PER DAY\tUSD PER DAY\tTOKENS IN FLIGHT\tUSD IN FLIGHT\tNEXT DAY\tOTHER LIMITS", func(a *teamv1.Account) []string {
+	return console.Table(&s.Console, list, "ACCOUNT\tTOKENS PER DAY\tUSD PER DAY\tTOKENS IN FLIGHT\tUSD IN FLIGHT\tNEXT DAY\tOTHER LIMITS", func(a *teamv1.Account) []string {
 		l := a.GetLimits()
 		day := agent.Cost{
 			Tokens: a.GetSpent().GetTokens() + a.GetReserved().GetTokens(), Micros: a.GetSpent().GetCostMicros() + a.GetReserved().GetCostMicros(),

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"github.com/agentteams/team-server/internal/cli/console"
 )
 
 // TestAnswersOfATerminal: answers of flags come first, then those that a person types; an empty line, the end of the
@@ -20,7 +22,7 @@ func TestAnswersOfATerminal(t *testing.T) {
 		"JSON is wanted": {true, true, "green\n", []string{"red"}},
 	} {
 		var talk bytes.Buffer
-		a := &answers{given: []string{"red"}, shell: &Shell{In: strings.NewReader(c.typed), Talk: &talk, Terminal: c.terminal, JSON: c.json}}
+		a := &answers{given: []string{"red"}, shell: &Shell{Console: console.Console{In: strings.NewReader(c.typed), Talk: &talk, Terminal: c.terminal, JSON: c.json}}}
 		var got []string
 		for text, ok := a.next(); ok; text, ok = a.next() {
 			got = append(got, text)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 )
 
 // AuditQuery selects records of the audit log.
@@ -21,7 +22,7 @@ type AuditQuery struct {
 
 // ListAudit prints records of the audit log.
 func (s *Shell) ListAudit(ctx context.Context, q AuditQuery) error {
-	c, err := s.manager("audit ls")
+	c, err := s.Manager("audit ls")
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func (s *Shell) ListAudit(ctx context.Context, q AuditQuery) error {
 	if err != nil {
 		return err
 	}
-	return table(s, records, "SEQ\tTIME\tACTOR\tACTION\tSUBJECT\tDETAILS", func(r *teamv1.AuditRecord) []string {
+	return console.Table(&s.Console, records, "SEQ\tTIME\tACTOR\tACTION\tSUBJECT\tDETAILS", func(r *teamv1.AuditRecord) []string {
 		var details []string
 		for _, name := range slices.Sorted(maps.Keys(r.GetDetails())) {
 			details = append(details, name+"="+r.GetDetails()[name])
@@ -50,10 +51,10 @@ func (s *Shell) VerifyAudit(ctx context.Context, account, head string) error {
 	if head != "" {
 		var err error
 		if seq, err = strconv.ParseInt(number, 10, 64); err != nil || seq < 1 || hash == "" {
-			return usagef("--head %s: expected SEQ:HASH, as audit verify prints it", head)
+			return console.Usagef("--head %s: expected SEQ:HASH, as audit verify prints it", head)
 		}
 	}
-	c, err := s.manager("audit verify")
+	c, err := s.Manager("audit verify")
 	if err != nil {
 		return err
 	}
@@ -63,13 +64,13 @@ func (s *Shell) VerifyAudit(ctx context.Context, account, head string) error {
 		return err
 	}
 	if s.JSON {
-		return s.print(resp)
+		return s.Print(resp)
 	}
 	if resp.GetSeq() == 0 {
-		s.sayf("account %s has no records", account)
+		s.Sayf("account %s has no records", account)
 		return nil
 	}
-	fmt.Fprintf(s.text(), "%d:%s\n", resp.GetSeq(), resp.GetHash())
-	s.sayf("account %s is intact; records: %d", account, resp.GetSeq())
+	fmt.Fprintf(s.Text(), "%d:%s\n", resp.GetSeq(), resp.GetHash())
+	s.Sayf("account %s is intact; records: %d", account, resp.GetSeq())
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
 
@@ -47,7 +48,7 @@ func TestStoreCommandErrors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var said bytes.Buffer
-			s := &cli.Shell{Out: io.Discard, Talk: &said}
+			s := &cli.Shell{Console: console.Console{Out: io.Discard, Talk: &said}}
 			if code := s.Exit(c.do(s)); code != c.code || said.String() != c.want {
 				t.Errorf("exit code %d, want %d: %q, want %q", code, c.code, said.String(), c.want)
 			}

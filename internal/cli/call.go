@@ -13,10 +13,8 @@ import (
 	"time"
 	"unicode"
 
-	"google.golang.org/protobuf/proto"
-
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/internal/wire"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -53,21 +51,21 @@ func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
 	noCard := strings.HasPrefix(target, "grpc://") || strings.HasPrefix(target, "grpcs://")
 	switch {
 	case !known:
-		return cfg, usagef("--binding %s: expected grpc, rest or jsonrpc", f.Binding)
+		return cfg, console.Usagef("--binding %s: expected grpc, rest or jsonrpc", f.Binding)
 	case f.Protocol != "" && f.Protocol != a2aclient.V1 && f.Protocol != a2aclient.V03:
-		return cfg, usagef("--protocol %s: expected 1.0 or 0.3", f.Protocol)
+		return cfg, console.Usagef("--protocol %s: expected 1.0 or 0.3", f.Protocol)
 	case f.Protocol == a2aclient.V03 && (binding == a2aclient.GRPC || noCard):
-		return cfg, usagef("--protocol 0.3: A2A 0.3 is called over JSON-RPC and REST, not over gRPC")
+		return cfg, console.Usagef("--protocol 0.3: A2A 0.3 is called over JSON-RPC and REST, not over gRPC")
 	case noCard && binding != "" && binding != a2aclient.GRPC:
-		return cfg, usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
+		return cfg, console.Usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
 	case noCard && len(f.Trusted) > 0:
-		return cfg, usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
+		return cfg, console.Usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
 	case hasControl(s.Token):
-		return cfg, usagef("--token: expected a token without line breaks or other control characters")
+		return cfg, console.Usagef("--token: expected a token without line breaks or other control characters")
 	case slices.ContainsFunc(f.Extensions, hasControl):
-		return cfg, usagef("--extension %q: expected a URI", strings.Join(f.Extensions, ", "))
+		return cfg, console.Usagef("--extension %q: expected a URI", strings.Join(f.Extensions, ", "))
 	case f.Timeout < 0:
-		return cfg, usagef("--timeout %s: expected a duration above 0, such as 30s", f.Timeout)
+		return cfg, console.Usagef("--timeout %s: expected a duration above 0, such as 30s", f.Timeout)
 	}
 	if binding != "" {
 		cfg.Bindings = []string{binding}
@@ -77,17 +75,17 @@ func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
 		name, value, ok := strings.Cut(h, "=")
 		switch {
 		case !ok || !headerName.MatchString(name):
-			return cfg, usagef("--header %s: expected NAME=VALUE", h)
+			return cfg, console.Usagef("--header %s: expected NAME=VALUE", h)
 		case hasControl(value):
-			return cfg, usagef("--header %s: expected a value without line breaks or other control characters", name)
+			return cfg, console.Usagef("--header %s: expected a value without line breaks or other control characters", name)
 		}
 		cfg.Header.Add(name, value)
 	}
 	if f.Raw {
-		cfg.Raw = plain{s.Talk}
+		cfg.Raw = console.Plain{To: s.Talk}
 	}
 	var err error
-	if cfg.TLS, err = s.tls(); err != nil {
+	if cfg.TLS, err = s.TLS(); err != nil {
 		return cfg, err
 	}
 	cfg.Verifier, err = s.verifier(f.Trusted)
@@ -98,8 +96,6 @@ var headerName = regexp.MustCompile("^[a-zA-Z0-9!#$%&'*+.^_`|~-]+$")
 
 // hasControl reports whether a value contains control characters, which a header must not contain.
 func hasControl(value string) bool { return strings.ContainsFunc(value, unicode.IsControl) }
-
-func usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
 // errTimeout is the cause with which a call is canceled after --timeout.
 var errTimeout = errors.New("--timeout")
@@ -148,9 +144,9 @@ func (f *CallFlags) checkTenant(c *a2aclient.Client) error {
 	case f.Tenant == "":
 		return nil
 	case c.Version() == a2aclient.V03:
-		return usagef("--tenant %s: A2A 0.3 has no tenants; name the agent in the URL", f.Tenant)
+		return console.Usagef("--tenant %s: A2A 0.3 has no tenants; name the agent in the URL", f.Tenant)
 	case bound != "" && bound != f.Tenant:
-		return usagef("--tenant %s: over %s this card reaches only %s; name the agent in the URL", f.Tenant, c.Binding(), bound)
+		return console.Usagef("--tenant %s: over %s this card reaches only %s; name the agent in the URL", f.Tenant, c.Binding(), bound)
 	}
 	return nil
 }
@@ -213,14 +209,14 @@ const maxInput = 16 << 20
 // read reads standard input without its trailing newline.
 func (s *Shell) read() (string, error) {
 	if s.In == nil {
-		return "", usagef("there is no standard input to read")
+		return "", console.Usagef("there is no standard input to read")
 	}
 	b, err := io.ReadAll(io.LimitReader(s.In, maxInput+1))
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("reading standard input: %w", err)
 	case len(b) > maxInput:
-		return "", usagef("standard input is larger than %d bytes", maxInput)
+		return "", console.Usagef("standard input is larger than %d bytes", maxInput)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
@@ -228,13 +224,13 @@ func (s *Shell) read() (string, error) {
 // answer prints the response to a sent message.
 func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
 	if s.JSON {
-		if err := s.print(resp); err != nil || resp.GetTask() == nil {
+		if err := s.Print(resp); err != nil || resp.GetTask() == nil {
 			return err
 		}
 		return quiet().state(resp.GetTask().GetId(), resp.GetTask().GetStatus())
 	}
 	if m := resp.GetMessage(); m != nil {
-		_, err := fmt.Fprintln(s.text(), content(m.GetParts()))
+		_, err := fmt.Fprintln(s.Text(), content(m.GetParts()))
 		return err
 	}
 	return s.task(resp.GetTask())
@@ -244,7 +240,7 @@ func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
 func (s *Shell) task(t *a2av1.Task) error {
 	for _, a := range t.GetArtifacts() {
 		if !ofMember(a) {
-			fmt.Fprintln(s.text(), content(a.GetParts()))
+			fmt.Fprintln(s.Text(), content(a.GetParts()))
 		}
 	}
 	return s.state(t.GetId(), t.GetStatus())
@@ -262,16 +258,16 @@ func stateWord(state a2av1.TaskState) string {
 // state prints the state of a task. It returns ErrFailed unless the task has completed or is still
 // running.
 func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
-	text := fmt.Sprintf("task %s  %s", line(id), stateWord(status.GetState()))
+	text := fmt.Sprintf("task %s  %s", console.Line(id), stateWord(status.GetState()))
 	if message := agent.Text(status.GetMessage()); message != "" {
-		text += "  " + below(message)
+		text += "  " + console.Below(message)
 	}
-	s.sayf("%s", text)
+	s.Sayf("%s", text)
 	switch status.GetState() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
 		return nil
 	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
-		s.sayf("answer it with --task %s", line(shellWord(id)))
+		s.Sayf("answer it with --task %s", console.Line(shellWord(id)))
 	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED,
 		a2av1.TaskState_TASK_STATE_AUTH_REQUIRED, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
 	}
@@ -281,13 +277,13 @@ func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
 // follow prints the events of a stream as they arrive. If the stream ends before the task does, it
 // prints the command that shows the rest.
 func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target string, f *CallFlags) error {
-	p := &streamPrinter{out: s.text()}
+	p := &streamPrinter{out: s.Text()}
 	if s.JSON {
 		p.out = io.Discard
 	}
 	for resp, err := range responses {
 		if err == nil && s.JSON {
-			err = s.print(resp)
+			err = s.Print(resp)
 		}
 		if err != nil {
 			p.end()
@@ -329,11 +325,11 @@ func (s *Shell) hintRest(p *streamPrinter, target string, f *CallFlags) bool {
 
 // rest prints the command that shows the rest of a task, after a cursor unless it is 0.
 func (s *Shell) rest(id string, after int64, target string, f *CallFlags) {
-	s.sayf("task %s is still running; to see the rest: %s", line(id), line(f.resumeCommand(target, id, after)))
+	s.Sayf("task %s is still running; to see the rest: %s", console.Line(id), console.Line(f.resumeCommand(target, id, after)))
 }
 
 // quiet returns a shell that prints nothing.
-func quiet() *Shell { return &Shell{Out: io.Discard, Talk: io.Discard} }
+func quiet() *Shell { return &Shell{Console: console.Console{Out: io.Discard, Talk: io.Discard}} }
 
 // streamPrinter prints the pieces of an answer as they arrive.
 type streamPrinter struct {
@@ -402,14 +398,4 @@ func (p *streamPrinter) end() {
 		fmt.Fprintln(p.out)
 	}
 	p.open = false
-}
-
-// print prints a message as one line of JSON.
-func (s *Shell) print(m proto.Message) error {
-	data, err := wire.Marshal(m)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(s.Out, "%s\n", data)
-	return err
 }

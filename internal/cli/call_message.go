@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -58,14 +59,14 @@ func (f *Send) request(text string) (*a2av1.SendMessageRequest, error) {
 		m.MessageId = uuid.NewString()
 	}
 	if slices.Contains(f.References, "") {
-		return nil, usagef(`--reference "": expected an id`)
+		return nil, console.Usagef(`--reference "": expected an id`)
 	}
 	var err error
 	if m.Parts, err = f.parts(text); err != nil {
 		return nil, err
 	}
 	if f.History != nil && *f.History < 0 {
-		return nil, usagef("--history %d: expected 0 or more", *f.History)
+		return nil, console.Usagef("--history %d: expected 0 or more", *f.History)
 	}
 	conf := &a2av1.SendMessageConfiguration{AcceptedOutputModes: f.Accept, ReturnImmediately: f.Immediately, HistoryLength: f.History}
 	switch {
@@ -75,7 +76,7 @@ func (f *Send) request(text string) (*a2av1.SendMessageRequest, error) {
 		}
 		conf.TaskPushNotificationConfig = &a2av1.TaskPushNotificationConfig{Url: f.Push, Token: f.PushToken}
 	case f.PushToken != "":
-		return nil, usagef("--push-token requires --push URL")
+		return nil, console.Usagef("--push-token requires --push URL")
 	}
 	req := &a2av1.SendMessageRequest{Tenant: f.Tenant, Message: m, Configuration: conf}
 	if f.Metadata != "" {
@@ -110,7 +111,7 @@ func (f *Send) parts(text string) ([]*a2av1.Part, error) {
 	for _, address := range f.URLs {
 		u, err := url.Parse(address)
 		if err != nil || u.Scheme == "" || u.Host == "" && u.Opaque == "" && u.Path == "" {
-			return nil, usagef("--url %s: expected a URL, such as https://example.com/report.pdf", address)
+			return nil, console.Usagef("--url %s: expected a URL, such as https://example.com/report.pdf", address)
 		}
 		p := &a2av1.Part{Content: &a2av1.Part_Url{Url: address}, MediaType: bare(mime.TypeByExtension(path.Ext(u.Path)))}
 		if name := path.Base(u.Path); name != "." && name != "/" {
@@ -126,15 +127,15 @@ func (f *Send) parts(text string) ([]*a2av1.Part, error) {
 func filePart(flag, name string) (*a2av1.Part, error) {
 	f, err := os.Open(name) //nolint:gosec // the user names the file
 	if err != nil {
-		return nil, usagef("%s %s: %w", flag, name, reason(err))
+		return nil, console.Usagef("%s %s: %w", flag, name, reason(err))
 	}
 	defer f.Close() //nolint:errcheck // it was read
 	data, err := io.ReadAll(io.LimitReader(f, maxInput+1))
 	switch {
 	case err != nil:
-		return nil, usagef("%s %s: %w", flag, name, reason(err))
+		return nil, console.Usagef("%s %s: %w", flag, name, reason(err))
 	case len(data) > maxInput:
-		return nil, usagef("%s %s: larger than %d bytes", flag, name, maxInput)
+		return nil, console.Usagef("%s %s: larger than %d bytes", flag, name, maxInput)
 	}
 	kind := bare(mime.TypeByExtension(filepath.Ext(name)))
 	if kind == "" {
@@ -160,7 +161,7 @@ func reason(err error) error {
 // parseJSON parses the value of a flag into m.
 func parseJSON(flag, expected, text string, m proto.Message) error {
 	if err := wire.Unmarshal([]byte(text), m); err != nil {
-		return usagef("%s %s: expected %s", flag, text, expected)
+		return console.Usagef("%s %s: expected %s", flag, text, expected)
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func parseJSON(flag, expected, text string, m proto.Message) error {
 func webhook(what, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usagef("%s %s: expected the address of a webhook, such as https://example.com/hook", what, address)
+		return console.Usagef("%s %s: expected the address of a webhook, such as https://example.com/hook", what, address)
 	}
 	return nil
 }
@@ -186,12 +187,12 @@ func content(parts []*a2av1.Part) string {
 }
 
 func partContent(p *a2av1.Part) string {
-	file := line(strings.Join(filled("file", p.GetFilename(), p.GetMediaType()), " "))
+	file := console.Line(strings.Join(filled("file", p.GetFilename(), p.GetMediaType()), " "))
 	switch c := p.GetContent().(type) {
 	case *a2av1.Part_Raw:
 		return fmt.Sprintf("[%s %d bytes]", file, len(c.Raw))
 	case *a2av1.Part_Url:
-		return fmt.Sprintf("[%s %s]", file, line(c.Url))
+		return fmt.Sprintf("[%s %s]", file, console.Line(c.Url))
 	case *a2av1.Part_Data:
 		b, err := wire.Marshal(c.Data)
 		if err != nil {

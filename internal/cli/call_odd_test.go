@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/agentteams/team-server/internal/cli/console"
 )
 
 // odd is an agent of others at a URL: it answers all calls over a binding in the same
@@ -33,7 +35,7 @@ const oddCard = `{"name":"odd\u001b[31m\nforged","version":"1\u0007","descriptio
 // shell is one whose output is kept.
 func shell() (s *Shell, out, talk *bytes.Buffer) {
 	out, talk = &bytes.Buffer{}, &bytes.Buffer{}
-	return &Shell{Out: out, Talk: talk}, out, talk
+	return &Shell{Console: console.Console{Out: out, Talk: talk}}, out, talk
 }
 
 // A stream is a success only if it ends with a status in which the task does not work.

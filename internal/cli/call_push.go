@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
@@ -25,7 +26,7 @@ func (s *Shell) CallPushSet(ctx context.Context, target, task, address string, f
 		return err
 	}
 	if f.Credentials != "" && f.Scheme == "" {
-		return usagef("--auth-credentials requires --auth-scheme, for example Bearer")
+		return console.Usagef("--auth-credentials requires --auth-scheme, for example Bearer")
 	}
 	req := &a2av1.TaskPushNotificationConfig{Tenant: f.Tenant, Id: f.ID, TaskId: task, Url: address, Token: f.Token}
 	if f.Scheme != "" {
@@ -61,10 +62,10 @@ func (s *Shell) CallPushList(ctx context.Context, target, task string, f *CallFl
 				return err
 			}
 			if s.JSON {
-				err = s.print(page)
+				err = s.Print(page)
 			} else {
 				for _, p := range page.GetConfigs() {
-					_, err = fmt.Fprintf(s.text(), "%-36s  %s\n", line(p.GetId()), line(p.GetUrl()))
+					_, err = fmt.Fprintf(s.Text(), "%-36s  %s\n", console.Line(p.GetId()), console.Line(p.GetUrl()))
 				}
 			}
 			if err != nil {
@@ -73,7 +74,7 @@ func (s *Shell) CallPushList(ctx context.Context, target, task string, f *CallFl
 			n += len(page.GetConfigs())
 			switch next := page.GetNextPageToken(); next {
 			case "":
-				s.sayf("%s of task %s", count(n, "webhook"), task)
+				s.Sayf("%s of task %s", count(n, "webhook"), task)
 				return nil
 			case req.GetPageToken():
 				return fmt.Errorf("the server returned the same page token twice: %s", next)
@@ -90,7 +91,7 @@ func (s *Shell) CallPushDelete(ctx context.Context, target, task, id string, f *
 		if err := c.DeleteTaskPushNotificationConfig(ctx, &a2av1.DeleteTaskPushNotificationConfigRequest{Tenant: f.Tenant, TaskId: task, Id: id}); err != nil {
 			return err
 		}
-		s.sayf("webhook %s of task %s deleted", id, task)
+		s.Sayf("webhook %s of task %s deleted", id, task)
 		return nil
 	})
 }
@@ -98,14 +99,14 @@ func (s *Shell) CallPushDelete(ctx context.Context, target, task, id string, f *
 // showPush prints a webhook. Secrets are masked in text; JSON is printed as received.
 func (s *Shell) showPush(p *a2av1.TaskPushNotificationConfig) error {
 	if s.JSON {
-		return s.print(p)
+		return s.Print(p)
 	}
-	fmt.Fprintf(s.text(), "webhook  %s\ntask     %s\nurl      %s\n", line(p.GetId()), line(p.GetTaskId()), line(p.GetUrl()))
+	fmt.Fprintf(s.Text(), "webhook  %s\ntask     %s\nurl      %s\n", console.Line(p.GetId()), console.Line(p.GetTaskId()), console.Line(p.GetUrl()))
 	if p.GetToken() != "" {
-		fmt.Fprintln(s.text(), "token    ***")
+		fmt.Fprintln(s.Text(), "token    ***")
 	}
 	if scheme := p.GetAuthentication().GetScheme(); scheme != "" {
-		fmt.Fprintf(s.text(), "auth     %s ***\n", line(scheme))
+		fmt.Fprintf(s.Text(), "auth     %s ***\n", console.Line(scheme))
 	}
 	return nil
 }

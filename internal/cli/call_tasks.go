@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
@@ -17,7 +18,7 @@ import (
 // default.
 func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, f *CallFlags) error {
 	if history != nil && *history < 0 {
-		return usagef("--history %d: expected 0 or more", *history)
+		return console.Usagef("--history %d: expected 0 or more", *history)
 	}
 	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
 		t, err := c.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
@@ -42,7 +43,7 @@ func (s *Shell) CallCancel(ctx context.Context, target, id string, f *CallFlags)
 // CallSubscribe prints the events of a task, starting after a cursor unless after is 0.
 func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int64, f *CallFlags) error {
 	if after < 0 {
-		return usagef("--after %d: expected the number of an event, above 0", after)
+		return console.Usagef("--after %d: expected the number of an event, above 0", after)
 	}
 	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
 		return s.follow(c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after), target, f)
@@ -52,16 +53,16 @@ func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int6
 // showTask prints everything that a task contains.
 func (s *Shell) showTask(t *a2av1.Task) error {
 	if s.JSON {
-		return s.print(t)
+		return s.Print(t)
 	}
-	out := s.text()
-	fmt.Fprintf(out, "task     %s\ncontext  %s\nstate    %s", line(t.GetId()), line(t.GetContextId()), stateWord(t.GetStatus().GetState()))
+	out := s.Text()
+	fmt.Fprintf(out, "task     %s\ncontext  %s\nstate    %s", console.Line(t.GetId()), console.Line(t.GetContextId()), stateWord(t.GetStatus().GetState()))
 	if at := since(t); at != "" {
 		fmt.Fprintf(out, "  %s", at)
 	}
 	fmt.Fprintln(out)
 	if text := content(t.GetStatus().GetMessage().GetParts()); text != "" {
-		fmt.Fprintf(out, "message  %s\n", below(text))
+		fmt.Fprintf(out, "message  %s\n", console.Below(text))
 	}
 	s.artifacts(t)
 	s.history(t)
@@ -82,7 +83,7 @@ func (s *Shell) artifacts(t *a2av1.Task) {
 		if name == "" {
 			name = a.GetArtifactId()
 		}
-		fmt.Fprintf(s.text(), "artifact %s\n%s", line(name), indented(content(a.GetParts())))
+		fmt.Fprintf(s.Text(), "artifact %s\n%s", console.Line(name), indented(content(a.GetParts())))
 	}
 }
 
@@ -92,13 +93,13 @@ func (s *Shell) history(t *a2av1.Task) {
 		if m.GetRole() == a2av1.Role_ROLE_USER {
 			who = "user"
 		}
-		fmt.Fprintf(s.text(), "%-8s %s\n%s", who, line(m.GetMessageId()), indented(content(m.GetParts())))
+		fmt.Fprintf(s.Text(), "%-8s %s\n%s", who, console.Line(m.GetMessageId()), indented(content(m.GetParts())))
 	}
 }
 
 // indented indents all lines of a text.
 func indented(text string) string {
-	return "  " + below(text) + "\n"
+	return "  " + console.Below(text) + "\n"
 }
 
 // List holds the flags of the command that lists tasks.
@@ -129,9 +130,9 @@ var states = []a2av1.TaskState{
 func (f *List) request() (*a2av1.ListTasksRequest, error) {
 	switch {
 	case f.PageSize != nil && (*f.PageSize < 1 || *f.PageSize > 100):
-		return nil, usagef("--page-size %d: expected 1 to 100", *f.PageSize)
+		return nil, console.Usagef("--page-size %d: expected 1 to 100", *f.PageSize)
 	case f.History != nil && *f.History < 0:
-		return nil, usagef("--history %d: expected 0 or more", *f.History)
+		return nil, console.Usagef("--history %d: expected 0 or more", *f.History)
 	}
 	req := &a2av1.ListTasksRequest{
 		Tenant: f.Tenant, ContextId: f.Context, PageSize: f.PageSize, PageToken: f.PageToken, HistoryLength: f.History,
@@ -148,13 +149,13 @@ func (f *List) request() (*a2av1.ListTasksRequest, error) {
 			}
 		}
 		if req.Status == 0 {
-			return nil, usagef("--status %s: expected one of %s", f.Status, strings.Join(words, ", "))
+			return nil, console.Usagef("--status %s: expected one of %s", f.Status, strings.Join(words, ", "))
 		}
 	}
 	if f.After != "" {
 		at, err := time.Parse(time.RFC3339, f.After)
 		if err != nil {
-			return nil, usagef("--after %s: expected a time such as 2026-01-31T15:04:05Z", f.After)
+			return nil, console.Usagef("--after %s: expected a time such as 2026-01-31T15:04:05Z", f.After)
 		}
 		req.StatusTimestampAfter = timestamppb.New(at)
 	}
@@ -180,10 +181,10 @@ func (s *Shell) CallList(ctx context.Context, target string, f *List) error {
 			seen += len(page.GetTasks())
 			switch {
 			case next == "":
-				s.sayf("%s", count(max(seen, int(page.GetTotalSize())), "task"))
+				s.Sayf("%s", count(max(seen, int(page.GetTotalSize())), "task"))
 				return nil
 			case !f.All:
-				s.sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), line(next))
+				s.Sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), console.Line(next))
 				return nil
 			case next == req.GetPageToken():
 				return fmt.Errorf("the server returned the same page token twice: %s", next)
@@ -203,10 +204,10 @@ func count(n int, what string) string {
 
 func (s *Shell) showPage(page *a2av1.ListTasksResponse, f *List) error {
 	if s.JSON {
-		return s.print(page)
+		return s.Print(page)
 	}
 	for _, t := range page.GetTasks() {
-		fmt.Fprintf(s.text(), "%-36s  %-14s  %-20s  %s\n", line(t.GetId()), stateWord(t.GetStatus().GetState()), since(t), line(t.GetContextId()))
+		fmt.Fprintf(s.Text(), "%-36s  %-14s  %-20s  %s\n", console.Line(t.GetId()), stateWord(t.GetStatus().GetState()), since(t), console.Line(t.GetContextId()))
 		if f.Artifacts {
 			s.artifacts(t)
 		}

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cardsign"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
@@ -63,7 +64,7 @@ func (s *Shell) CallCard(ctx context.Context, target string, extended bool, f *C
 func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 	switch {
 	case s.JSON && raw == nil:
-		return s.print(card)
+		return s.Print(card)
 	case s.JSON:
 		var b bytes.Buffer
 		if err := json.Compact(&b, raw); err != nil {
@@ -72,18 +73,18 @@ func (s *Shell) showCard(card *a2av1.AgentCard, raw []byte) error {
 		_, err := fmt.Fprintln(s.Out, b.String())
 		return err
 	}
-	out := s.text()
-	fmt.Fprintf(out, "%s  %s\n%s\n\n", line(card.GetName()), line(card.GetVersion()), line(card.GetDescription()))
+	out := s.Text()
+	fmt.Fprintf(out, "%s  %s\n%s\n\n", console.Line(card.GetName()), console.Line(card.GetVersion()), console.Line(card.GetDescription()))
 	for _, i := range card.GetSupportedInterfaces() {
-		fmt.Fprintf(out, "  %-10s %-4s %s", line(i.GetProtocolBinding()), line(i.GetProtocolVersion()), line(i.GetUrl()))
+		fmt.Fprintf(out, "  %-10s %-4s %s", console.Line(i.GetProtocolBinding()), console.Line(i.GetProtocolVersion()), console.Line(i.GetUrl()))
 		if i.GetTenant() != "" {
-			fmt.Fprintf(out, "  tenant %s", line(i.GetTenant()))
+			fmt.Fprintf(out, "  tenant %s", console.Line(i.GetTenant()))
 		}
 		fmt.Fprintln(out)
 	}
 	fmt.Fprintln(out)
 	for _, k := range card.GetSkills() {
-		fmt.Fprintf(out, "  skill %-12s %s  [%s]\n", line(k.GetId()), line(k.GetDescription()), line(strings.Join(k.GetTags(), ", ")))
+		fmt.Fprintf(out, "  skill %-12s %s  [%s]\n", console.Line(k.GetId()), console.Line(k.GetDescription()), console.Line(strings.Join(k.GetTags(), ", ")))
 	}
 	return nil
 }
@@ -98,7 +99,7 @@ func (s *Shell) verifier(files []string) (a2aclient.Verifier, error) {
 			_, err = cardsign.ParseTrusted(data)
 		}
 		if err != nil {
-			return nil, usagef("--verify %s: %w", name, err)
+			return nil, console.Usagef("--verify %s: %w", name, err)
 		}
 		keys = append(keys, data)
 	}
@@ -121,7 +122,7 @@ type reportingVerifier struct {
 func (t reportingVerifier) Verify(card *a2av1.AgentCard) (*a2av1.AgentCard, string, error) {
 	signed, kid, err := t.Verifier.Verify(card)
 	if err == nil {
-		t.shell.sayf("card signed by trusted key %q", kid)
+		t.shell.Sayf("card signed by trusted key %q", kid)
 	}
 	return signed, kid, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -23,7 +24,7 @@ var leave = map[string]bool{"/quit": true, "/exit": true, "/q": true}
 // that the run asks, until the input ends or /quit is read. A run that fails does not end the chat.
 func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 	if s.In == nil || s.JSON {
-		return usagef("chat is for people; use run with -o json")
+		return console.Usagef("chat is for people; use run with -o json")
 	}
 	c, _, stop, err := dial(ctx, s, f.File)
 	if err != nil {
@@ -35,7 +36,7 @@ func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 	if talk.context == "" {
 		talk.context = uuid.NewString()
 	}
-	s.sayf("a conversation with %s; /quit ends it", team)
+	s.Sayf("a conversation with %s; /quit ends it", team)
 	for {
 		if s.Terminal {
 			fmt.Fprint(s.Talk, talk.prompt())
@@ -56,7 +57,7 @@ func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 		}
 	}
 	if s.Server != "" {
-		s.sayf("to go on: team-server chat %s --context %s", team, talk.context)
+		s.Sayf("to go on: team-server chat %s --context %s", team, talk.context)
 	}
 	return nil
 }
@@ -86,14 +87,14 @@ func (c *chat) say(ctx context.Context, text string) error {
 		req, t.Waiting = answerTo(t, c.team, text), false
 	} else {
 		req = &teamv1.ProcessRequest{AgentId: c.team, ContextId: c.context, Message: agent.UserMessage(uuid.NewString(), text)}
-		t = &transcript.Printer{Talk: plain{c.shell.Talk}}
+		t = &transcript.Printer{Talk: console.Plain{To: c.shell.Talk}}
 	}
 	err := c.shell.process(ctx, c.client, req, t)
 	switch refused := agent.AsError(err); {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && c.waiting != nil && refused.Code == agent.CodeInvalidArgument: // the question is still open
-		c.shell.sayf("%s", line(refused.Message))
+		c.shell.Sayf("%s", console.Line(refused.Message))
 		return nil
 	case err != nil:
 		c.waiting = nil

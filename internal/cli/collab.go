@@ -8,12 +8,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/client"
 )
 
 // collaborate calls do with a client for the server that --server names.
 func (s *Shell) collaborate(ctx context.Context, do func(context.Context, *client.Team) error) error {
-	c, err := s.manager("collab")
+	c, err := s.Manager("collab")
 	if err != nil {
 		return err
 	}
@@ -28,7 +29,7 @@ func (s *Shell) StartCollaboration(ctx context.Context, req *teamv1.StartCollabo
 		if err != nil || s.JSON {
 			return s.printed(err, resp)
 		}
-		s.sayf("%s, expected to complete by %s", resp.GetWorkflowStatus(), resp.GetEstimatedCompletion().AsTime().Local().Format("15:04:05"))
+		s.Sayf("%s, expected to complete by %s", resp.GetWorkflowStatus(), resp.GetEstimatedCompletion().AsTime().Local().Format("15:04:05"))
 		_, err = fmt.Fprintln(s.Out, resp.GetCollaborationId())
 		return err
 	})
@@ -59,7 +60,7 @@ func (s *Shell) show(ctx context.Context, id string, call func(*client.Team, con
 		if _, err := fmt.Fprintf(s.Out, "%s  %d of %d, %s\n", st.GetStatus(), p.GetCompletedTasks(), p.GetTotalTasks(), p.GetCurrentPhase()); err != nil {
 			return err
 		}
-		return table(s, st.GetAgents(), "AGENT\tROLE\tSTATUS\tTASK", func(a *teamv1.CollaborationAgent) []string {
+		return console.Table(&s.Console, st.GetAgents(), "AGENT\tROLE\tSTATUS\tTASK", func(a *teamv1.CollaborationAgent) []string {
 			return []string{a.GetAgentId(), a.GetRole(), a.GetStatus(), strings.Join(strings.Fields(a.GetCurrentTask()), " ")}
 		})
 	})
@@ -72,9 +73,9 @@ func (s *Shell) StopCollaboration(ctx context.Context, req *teamv1.StopCollabora
 		if err != nil || s.JSON {
 			return s.printed(err, resp)
 		}
-		s.sayf("%s after %s, %d messages", resp.GetFinalStatus(), resp.GetMetrics().GetTotalDuration().AsDuration(), resp.GetMetrics().GetMessagesExchanged())
+		s.Sayf("%s after %s, %d messages", resp.GetFinalStatus(), resp.GetMetrics().GetTotalDuration().AsDuration(), resp.GetMetrics().GetMessagesExchanged())
 		for _, part := range resp.GetResults().GetContributions() {
-			s.sayf("%s: %s", part.GetAgentId(), part.GetText())
+			s.Sayf("%s: %s", part.GetAgentId(), part.GetText())
 		}
 		_, err = fmt.Fprintln(s.Out, resp.GetResults().GetOutput())
 		return err
@@ -88,7 +89,7 @@ func (s *Shell) ListCollaborations(ctx context.Context, team string) error {
 		if err != nil {
 			return err
 		}
-		return table(s, list, "ID\tTEAM\tSTATUS\tDONE\tTASK", func(st *teamv1.GetCollaborationStatusResponse) []string {
+		return console.Table(&s.Console, list, "ID\tTEAM\tSTATUS\tDONE\tTASK", func(st *teamv1.GetCollaborationStatusResponse) []string {
 			p := st.GetProgress()
 			return []string{st.GetCollaborationId(), st.GetTeamId(), st.GetStatus(), fmt.Sprintf("%d/%d", p.GetCompletedTasks(), p.GetTotalTasks()), st.GetBrief().GetTaskDescription()}
 		})
@@ -100,5 +101,5 @@ func (s *Shell) printed(err error, m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	return s.print(m)
+	return s.Print(m)
 }

@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/otlp"
@@ -34,9 +35,9 @@ type DevFlags struct {
 func (f *DevFlags) url() (string, error) {
 	switch {
 	case f.DB != "" && f.Store != "":
-		return "", UsageError{errors.New("--db FILE is short for --store sqlite:FILE; set only one of them (the variable TEAM_STORE counts as --store)")}
+		return "", UsageError{Err: errors.New("--db FILE is short for --store sqlite:FILE; set only one of them (the variable TEAM_STORE counts as --store)")}
 	case strings.Contains(f.DB, "://") || store.CheckURL(f.DB) == nil:
-		return "", UsageError{fmt.Errorf("--db %s: --db takes a file name; use --store for a URL", store.Redacted(f.DB))}
+		return "", UsageError{Err: fmt.Errorf("--db %s: --db takes a file name; use --store for a URL", store.Redacted(f.DB))}
 	case f.DB != "":
 		return store.SQLite + f.DB, nil
 	}
@@ -61,7 +62,7 @@ func checkAddresses(ctx context.Context, http, grpc string) error {
 			continue
 		}
 		if f.address != "" && !isAddress(ctx, f.address) {
-			return usagef("--%s %s: expected HOST:PORT with a port up to 65535, for example %s", f.flag, f.address, f.example)
+			return console.Usagef("--%s %s: expected HOST:PORT with a port up to 65535, for example %s", f.flag, f.address, f.example)
 		}
 	}
 	return nil
@@ -83,7 +84,7 @@ func checkStore(flag, url string) error {
 	if url == "" || store.CheckURL(url) == nil {
 		return nil
 	}
-	return UsageError{fmt.Errorf("--%s %s: %w", flag, store.Redacted(url), store.CheckURL(url))}
+	return UsageError{Err: fmt.Errorf("--%s %s: %w", flag, store.Redacted(url), store.CheckURL(url))}
 }
 
 // Dev serves a file or folder, or the demo if path is "", and reloads it when it changes. It
@@ -98,7 +99,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	}
 	for flag, address := range map[string]string{"http": f.HTTP, "grpc": f.GRPC} {
 		if address != "" && address != serve.Off && !serve.Loopback(address) {
-			return usagef("--%s %s: dev listens on loopback only; use --%s 127.0.0.1:0, or team-server serve with server.auth", flag, address, flag)
+			return console.Usagef("--%s %s: dev listens on loopback only; use --%s 127.0.0.1:0, or team-server serve with server.auth", flag, address, flag)
 		}
 	}
 	if !signal.Ignored(syscall.SIGHUP) { // stop when the terminal is closed, but not under nohup
@@ -106,7 +107,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
 	}
-	d := &serve.Dev{Path: path, DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Say: s.sayf}
+	d := &serve.Dev{Path: path, DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Say: s.Sayf}
 	d.Log, d.Level = s.serverLog(false)
 	running, err := d.Start(ctx)
 	if err != nil {

@@ -12,17 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/spending"
 )
-
-// maxDays is the most days before now that a time may be given as.
-const maxDays = 36_500
 
 // CostsQuery selects costs.
 type CostsQuery struct {
 	// By is member, team, model, account or day.
 	By string
-	// Since and Until are a day, a time, or a duration before now; see costTime. An empty one is the
+	// Since and Until are a day, a time, or a duration before now; see console.Time. An empty one is the
 	// default of the server.
 	Since, Until string
 	// Team, Account and Model select costs; empty means all.
@@ -43,9 +41,9 @@ func (q CostsQuery) request(now time.Time) (*teamv1.ListCostsRequest, error) {
 		if f.text == "" {
 			continue
 		}
-		at, err := costTime(f.text, now)
+		at, err := console.Time(f.text, now)
 		if errors.Is(err, strconv.ErrRange) {
-			return nil, fmt.Errorf("--%s is %q; it may be at most %dd, and costs are kept for 400 days", f.flag, f.text, maxDays)
+			return nil, fmt.Errorf("--%s is %q; it may be at most %dd, and costs are kept for 400 days", f.flag, f.text, console.MaxDays)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("--%s is %q; it must be a day (2026-03-01, in UTC), a time (2026-03-01T15:00:00Z) or a duration before now (24h, 7d)", f.flag, f.text)
@@ -55,36 +53,13 @@ func (q CostsQuery) request(now time.Time) (*teamv1.ListCostsRequest, error) {
 	return req, nil
 }
 
-// costTime parses a day in UTC, a time as in RFC 3339, or a duration before now, for which a day has 24
-// hours.
-func costTime(text string, now time.Time) (time.Time, error) {
-	if at, err := time.Parse(time.DateOnly, text); err == nil {
-		return at, nil
-	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at, nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseUint(days, 10, 64)
-		if n > maxDays {
-			err = strconv.ErrRange
-		}
-		return now.Add(-time.Duration(min(n, maxDays)) * 24 * time.Hour), err
-	}
-	d, err := time.ParseDuration(text)
-	if err == nil && d < 0 {
-		err = fmt.Errorf("%q is negative", text)
-	}
-	return now.Add(-d), err
-}
-
 // Costs prints what tasks of the server have spent.
 func (s *Shell) Costs(ctx context.Context, q CostsQuery) error {
 	req, err := q.request(time.Now())
 	if err != nil {
-		return UsageError{err}
+		return UsageError{Err: err}
 	}
-	c, err := s.manager("costs")
+	c, err := s.Manager("costs")
 	if err != nil {
 		return err
 	}
@@ -94,28 +69,28 @@ func (s *Shell) Costs(ctx context.Context, q CostsQuery) error {
 	case err != nil:
 		return err
 	case s.JSON:
-		return s.print(resp)
+		return s.Print(resp)
 	}
-	s.sayf("%s to %s UTC", resp.GetSince().AsTime().Format("2006-01-02 15:04"), resp.GetUntil().AsTime().Format("2006-01-02 15:04"))
+	s.Sayf("%s to %s UTC", resp.GetSince().AsTime().Format("2006-01-02 15:04"), resp.GetUntil().AsTime().Format("2006-01-02 15:04"))
 	if len(resp.GetShares()) == 0 {
-		s.sayf("nothing was spent")
+		s.Sayf("nothing was spent")
 		return nil
 	}
 	resp.Total.Key = "total"
 	rows := append(resp.GetShares(), resp.GetTotal())
-	err = table(s, rows, strings.ToUpper(q.By)+"\tUSD\tINPUT\tCACHED\tWRITTEN\tOUTPUT\tREASONING\tMODEL CALLS\tTOOL CALLS\tESTIMATED USD\tCLAIMED USD", func(c *teamv1.CostShare) []string {
+	err = console.Table(&s.Console, rows, strings.ToUpper(q.By)+"\tUSD\tINPUT\tCACHED\tWRITTEN\tOUTPUT\tREASONING\tMODEL CALLS\tTOOL CALLS\tESTIMATED USD\tCLAIMED USD", func(c *teamv1.CostShare) []string {
 		sp, mark := c.GetSpent(), ""
 		if sp.GetEstimated() {
 			mark = "~"
 		}
 		n := func(n int64) string { return strconv.FormatInt(n, 10) }
 		return []string{
-			cmp.Or(line(c.GetKey()), "-"), mark + spending.Dollars(sp.GetCostMicros()), mark + n(sp.GetInputTokens()), n(sp.GetCachedInputTokens()), n(sp.GetCacheWriteTokens()),
+			cmp.Or(console.Line(c.GetKey()), "-"), mark + spending.Dollars(sp.GetCostMicros()), mark + n(sp.GetInputTokens()), n(sp.GetCachedInputTokens()), n(sp.GetCacheWriteTokens()),
 			mark + n(sp.GetOutputTokens()), n(sp.GetReasoningTokens()), n(sp.GetModelCalls()), n(sp.GetToolCalls()), costPart(c.GetEstimated()), costPart(c.GetClaimed()),
 		}
 	})
 	if err == nil && resp.GetOmitted() > 0 {
-		s.sayf("and %d more with lower costs", resp.GetOmitted())
+		s.Sayf("and %d more with lower costs", resp.GetOmitted())
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/doctor"
@@ -44,7 +45,7 @@ type checkup struct {
 // for a file with faults, and ErrFailed if a check has failed.
 func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
 	if f.Timeout <= 0 {
-		return usagef("--timeout %s: expected more than 0", f.Timeout)
+		return console.Usagef("--timeout %s: expected more than 0", f.Timeout)
 	}
 	if err := checkStore("store", f.Store); err != nil {
 		return err
@@ -102,7 +103,7 @@ func (s *Shell) checkup(result checkup, strict bool) error {
 		}
 	} else {
 		s.checks(result.Checks)
-		fmt.Fprintf(s.text(), "%d ok, %d warnings, %d failed\n", result.OK, result.Warnings, result.Failed)
+		fmt.Fprintf(s.Text(), "%d ok, %d warnings, %d failed\n", result.OK, result.Warnings, result.Failed)
 	}
 	if result.Failed > 0 || strict && result.Warnings > 0 {
 		return ErrFailed
@@ -113,10 +114,10 @@ func (s *Shell) checkup(result checkup, strict bool) error {
 // checks prints one line for each check.
 func (s *Shell) checks(list []doctor.Check) {
 	for _, c := range list {
-		fmt.Fprintf(s.text(), "%-8s %s: %s", c.Status, c.Name, c.Text)
+		fmt.Fprintf(s.Text(), "%-8s %s: %s", c.Status, c.Name, c.Text)
 		if c.Do != "" {
-			fmt.Fprintf(s.text(), "; %s", c.Do)
+			fmt.Fprintf(s.Text(), "; %s", c.Do)
 		}
-		fmt.Fprintln(s.text())
+		fmt.Fprintln(s.Text())
 	}
 }

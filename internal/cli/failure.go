@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
@@ -31,7 +32,7 @@ type failure struct {
 
 // newFailure returns what -o json prints for the error of a command.
 func (s *Shell) newFailure(err error, exitCode int) failure {
-	f := failure{Message: printable(s.words(err)), ExitCode: exitCode}
+	f := failure{Message: console.Printable(s.words(err)), ExitCode: exitCode}
 	var e *agent.Error
 	switch {
 	case errors.As(err, &f.Faults):
@@ -54,7 +55,7 @@ func (s *Shell) printFailure(f failure) {
 	out := json.NewEncoder(s.Out)
 	out.SetEscapeHTML(false)
 	if err := out.Encode(map[string]failure{"error": f}); err != nil {
-		s.sayf("%v", err)
+		s.Sayf("%v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -34,7 +35,7 @@ func TestForgetSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	shell := &Shell{Out: &out, Talk: &out}
+	shell := &Shell{Console: console.Console{Out: &out, Talk: &out}}
 	for name, tt := range map[string]struct{ url, key, want string }{
 		"no key":     {url, "", "needs --store URL and --key ID"},
 		"no store":   {"", "2026-11", "needs --store URL and --key ID"},

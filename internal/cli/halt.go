@@ -7,13 +7,14 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/halt/inforce"
 )
 
 // Halt halts a subject of the server and prints what that has stopped. It returns ErrFailed if a
 // replica may still begin calls.
 func (s *Shell) Halt(ctx context.Context, req *teamv1.HaltRequest) error {
-	c, err := s.manager("halt")
+	c, err := s.Manager("halt")
 	if err != nil {
 		return err
 	}
@@ -23,7 +24,7 @@ func (s *Shell) Halt(ctx context.Context, req *teamv1.HaltRequest) error {
 		return err
 	}
 	if s.JSON {
-		err = s.print(resp)
+		err = s.Print(resp)
 	} else {
 		err = s.receipt(resp)
 	}
@@ -31,7 +32,7 @@ func (s *Shell) Halt(ctx context.Context, req *teamv1.HaltRequest) error {
 		return err
 	}
 	for _, replica := range resp.GetStragglers() {
-		s.sayf("replica %s has not applied the halt in time: it may begin calls until it does, or until it loses its lease", replica)
+		s.Sayf("replica %s has not applied the halt in time: it may begin calls until it does, or until it loses its lease", replica)
 	}
 	if len(resp.GetStragglers()) > 0 {
 		return ErrFailed
@@ -47,19 +48,19 @@ func (s *Shell) receipt(resp *teamv1.HaltResponse) error {
 	if len(resp.GetTasks()) == 0 {
 		return nil
 	}
-	err := table(s, resp.GetTasks(), "TASK\tOWNER\tAGENT\tSTATE", func(t *teamv1.HaltedTask) []string {
+	err := console.Table(&s.Console, resp.GetTasks(), "TASK\tOWNER\tAGENT\tSTATE", func(t *teamv1.HaltedTask) []string {
 		return []string{t.GetTaskId(), t.GetOwner(), cmp.Or(t.GetAgent(), "-"), lower(t.GetState(), "HALTED_STATE_")}
 	})
 	if err != nil {
 		return err
 	}
 	if more := int(resp.GetTotal()) - len(resp.GetTasks()); more > 0 {
-		s.sayf("and %d more", more)
+		s.Sayf("and %d more", more)
 	}
 	for _, t := range resp.GetTasks() {
 		for _, e := range t.GetReceipt().GetEntries() {
 			if e.GetUnconfirmed() {
-				s.sayf("%s may still be working for %s on another server, task %s", e.GetAgent(), t.GetTaskId(), cmp.Or(e.GetRemoteTaskId(), "unknown"))
+				s.Sayf("%s may still be working for %s on another server, task %s", e.GetAgent(), t.GetTaskId(), cmp.Or(e.GetRemoteTaskId(), "unknown"))
 			}
 		}
 	}
@@ -68,7 +69,7 @@ func (s *Shell) receipt(resp *teamv1.HaltResponse) error {
 
 // EndHalt ends the halt of a subject.
 func (s *Shell) EndHalt(ctx context.Context, req *teamv1.ResumeRequest) error {
-	c, err := s.manager("resume")
+	c, err := s.Manager("resume")
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (s *Shell) EndHalt(ctx context.Context, req *teamv1.ResumeRequest) error {
 
 // ListHalts prints the halts in force.
 func (s *Shell) ListHalts(ctx context.Context) error {
-	c, err := s.manager("halt ls")
+	c, err := s.Manager("halt ls")
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (s *Shell) ListHalts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return table(s, halts, "KIND\tNAME\tACCOUNT\tMODE\tBY\tSINCE\tREASON", func(h *teamv1.Halt) []string {
+	return console.Table(&s.Console, halts, "KIND\tNAME\tACCOUNT\tMODE\tBY\tSINCE\tREASON", func(h *teamv1.Halt) []string {
 		mode := "cancel"
 		if h.GetPause() {
 			mode = "pause"

@@ -12,7 +12,7 @@ import (
 func Init(s *Shell, template, folder string) error {
 	t, err := scaffold.Find(template)
 	if err != nil {
-		return UsageError{err}
+		return UsageError{Err: err}
 	}
 	if folder == "" {
 		folder = t.Name
@@ -22,14 +22,14 @@ func Init(s *Shell, template, folder string) error {
 		return err
 	}
 	for _, name := range names {
-		fmt.Fprintln(s.text(), filepath.Join(folder, name))
+		fmt.Fprintln(s.Text(), filepath.Join(folder, name))
 	}
-	s.sayf("%s: %s. Next:", t.Name, t.About)
+	s.Sayf("%s: %s. Next:", t.Name, t.About)
 	if filepath.Clean(folder) != "." {
-		s.sayf("  cd %s", folder)
+		s.Sayf("  cd %s", folder)
 	}
-	s.sayf("  team-server test")
-	s.sayf("  team-server run %s %q", t.Team, t.Text)
-	s.sayf("  team-server dev     # serves it, with the Team Monitor")
+	s.Sayf("  team-server test")
+	s.Sayf("  team-server run %s %q", t.Team, t.Text)
+	s.Sayf("  team-server dev     # serves it, with the Team Monitor")
 	return nil
 }

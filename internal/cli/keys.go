@@ -15,6 +15,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -30,12 +31,12 @@ type NewKey struct {
 func (f *NewKey) request(now time.Time) (*teamv1.CreateKeyRequest, error) {
 	req := &teamv1.CreateKeyRequest{Name: f.Name, Account: f.Account, Roles: f.Roles}
 	if f.Name == "" {
-		return nil, usagef("keys new needs --name NAME, for example: team-server keys new --name ann")
+		return nil, console.Usagef("keys new needs --name NAME, for example: team-server keys new --name ann")
 	}
 	for _, text := range f.Permissions {
 		name := strings.ToUpper(text)
 		if _, known := a2a.ParsePermission(name); !known {
-			return nil, usagef("--permissions %s: expected READ, CALL, ANSWER, MANAGE, HALT or ADMIN", text)
+			return nil, console.Usagef("--permissions %s: expected READ, CALL, ANSWER, WATCH, MANAGE, HALT or ADMIN", text)
 		}
 		req.Permissions = append(req.Permissions, teamv1.Permission_Value(teamv1.Permission_Value_value[name]))
 	}
@@ -65,7 +66,7 @@ func expiry(text string, now time.Time) (time.Time, error) {
 		}
 	}
 	if err != nil || !at.After(now) {
-		return time.Time{}, usagef("--expires %s: expected a duration such as 90d or 12h, or a day or a time in the future, such as 2027-01-31", text)
+		return time.Time{}, console.Usagef("--expires %s: expected a duration such as 90d or 12h, or a day or a time in the future, such as 2027-01-31", text)
 	}
 	return at.UTC().Truncate(time.Second), nil
 }
@@ -79,7 +80,7 @@ func (s *Shell) NewKey(ctx context.Context, f *NewKey) error {
 	if f.Offline {
 		return s.offlineKey(req)
 	}
-	c, err := s.manager("keys new")
+	c, err := s.Manager("keys new")
 	if err != nil {
 		return err
 	}
@@ -89,10 +90,10 @@ func (s *Shell) NewKey(ctx context.Context, f *NewKey) error {
 		return err
 	}
 	if s.JSON {
-		return s.print(resp)
+		return s.Print(resp)
 	}
-	fmt.Fprintln(s.text(), resp.GetSecret())
-	s.sayf("key %s of %s/%s; it is not shown again", resp.GetKey().GetId(), resp.GetKey().GetAccount(), resp.GetKey().GetName())
+	fmt.Fprintln(s.Text(), resp.GetSecret())
+	s.Sayf("key %s of %s/%s; it is not shown again", resp.GetKey().GetId(), resp.GetKey().GetAccount(), resp.GetKey().GetName())
 	return nil
 }
 
@@ -119,8 +120,8 @@ func (s *Shell) offlineKey(req *teamv1.CreateKeyRequest) error {
 			Entry  string `json:"entry"`
 		}{secret, line})
 	}
-	fmt.Fprintf(s.text(), "%s\n- %s\n", secret, line)
-	s.sayf("the first line is the key, which is not shown again; add the second to server.auth.api_keys of the server's file, and reload or start the server")
+	fmt.Fprintf(s.Text(), "%s\n- %s\n", secret, line)
+	s.Sayf("the first line is the key, which is not shown again; add the second to server.auth.api_keys of the server's file, and reload or start the server")
 	return nil
 }
 
@@ -135,7 +136,7 @@ func words(list []teamv1.Permission_Value) string {
 
 // ListKeys prints the API keys that were made by the API.
 func (s *Shell) ListKeys(ctx context.Context) error {
-	c, err := s.manager("keys ls")
+	c, err := s.Manager("keys ls")
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (s *Shell) ListKeys(ctx context.Context) error {
 
 // RevokeKey ends an API key and prints it.
 func (s *Shell) RevokeKey(ctx context.Context, id string) error {
-	c, err := s.manager("keys revoke")
+	c, err := s.Manager("keys revoke")
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (s *Shell) RevokeKey(ctx context.Context, id string) error {
 // keys prints API keys.
 func (s *Shell) keys(list []*teamv1.Key) error {
 	now := time.Now()
-	return table(s, list, "ID\tOWNER\tPERMISSIONS\tROLES\tEXPIRES\tSTATE", func(k *teamv1.Key) []string {
+	return console.Table(&s.Console, list, "ID\tOWNER\tPERMISSIONS\tROLES\tEXPIRES\tSTATE", func(k *teamv1.Key) []string {
 		state, expires := "valid", "never"
 		if k.GetExpires() != nil {
 			expires = k.GetExpires().AsTime().UTC().Format(time.RFC3339)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
@@ -24,7 +25,7 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, talk strings.Builder
-	s := &Shell{Out: &out, Talk: &talk}
+	s := &Shell{Console: console.Console{Out: &out, Talk: &talk}}
 	if err := s.Migrate(t.Context(), from, to); err != nil || !strings.HasPrefix(out.String(), "copied 1 rows from sqlite:") {
 		t.Fatalf("%q, %v", out.String(), err)
 	}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/transcript"
 )
 
 // ListQuestions prints the open questions that the caller may answer, of one team or agent, or with "" of all.
 func ListQuestions(ctx context.Context, s *Shell, team string) error {
-	c, err := s.manager("questions")
+	c, err := s.Manager("questions")
 	if err != nil {
 		return err
 	}
@@ -21,23 +22,23 @@ func ListQuestions(ctx context.Context, s *Shell, team string) error {
 	if err != nil {
 		return err
 	}
-	err = table(s, list, "TASK\tQUESTION\tAGENT\tFOR\tEXPIRES\tTEXT", func(q *teamv1.OpenQuestion) []string {
+	err = console.Table(&s.Console, list, "TASK\tQUESTION\tAGENT\tFOR\tEXPIRES\tTEXT", func(q *teamv1.OpenQuestion) []string {
 		expires := "-"
 		if at := q.GetQuestion().GetExpires(); at != nil {
 			expires = at.AsTime().Format(time.RFC3339)
 		}
 		text, _, _ := strings.Cut(transcript.Question(q.GetQuestion().GetMessage()), "\n")
-		return []string{q.GetTaskId(), q.GetQuestion().GetQuestion(), line(q.GetQuestion().GetPath()), cmp.Or(strings.Join(q.GetQuestion().GetRoles(), ","), "owner"), expires, line(text)}
+		return []string{q.GetTaskId(), q.GetQuestion().GetQuestion(), console.Line(q.GetQuestion().GetPath()), cmp.Or(strings.Join(q.GetQuestion().GetRoles(), ","), "owner"), expires, console.Line(text)}
 	})
 	if err == nil && !s.JSON && len(list) > 0 {
-		s.sayf("team-server questions answer TASK TEXT answers one")
+		s.Sayf("team-server questions answer TASK TEXT answers one")
 	}
 	return err
 }
 
 // AnswerQuestion answers a question of a task. An empty question is the only one of the task.
 func AnswerQuestion(ctx context.Context, s *Shell, task, question, text string) error {
-	c, err := s.manager("questions")
+	c, err := s.Manager("questions")
 	if err != nil {
 		return err
 	}
@@ -47,8 +48,8 @@ func AnswerQuestion(ctx context.Context, s *Shell, task, question, text string) 
 		return err
 	}
 	if s.JSON {
-		return s.print(resp)
+		return s.Print(resp)
 	}
-	s.sayf("answered; task %s goes on", task)
+	s.Sayf("answered; task %s goes on", task)
 	return nil
 }

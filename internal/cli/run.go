@@ -17,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/cli/mcpstdio"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
@@ -73,10 +74,10 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 	}
 	return "http://" + running.HTTP, func() {
 		if err := running.Stop(); err != nil {
-			s.sayf("%v", err)
+			s.Sayf("%v", err)
 		}
 		for _, text := range failed.all() {
-			s.sayf("cause: %s", line(text))
+			s.Sayf("cause: %s", console.Line(text))
 		}
 	}, nil
 }
@@ -87,9 +88,9 @@ func dial(ctx context.Context, s *Shell, file string) (c *client.Team, base stri
 	if err != nil {
 		return nil, "", nil, err
 	}
-	if c, err = s.client(base); err != nil {
+	if c, err = s.Client(base); err != nil {
 		end()
-		return nil, "", nil, UsageError{err}
+		return nil, "", nil, UsageError{Err: err}
 	}
 	return c, base, func() { c.Close(); end() }, nil
 }
@@ -129,7 +130,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		return err
 	}
 	defer stop()
-	t := &transcript.Printer{Talk: plain{s.Talk}}
+	t := &transcript.Printer{Talk: console.Plain{To: s.Talk}}
 	req := &teamv1.ProcessRequest{
 		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: m,
 	}
@@ -137,7 +138,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	for {
 		err := s.process(ctx, c, req, t)
 		if refused := agent.AsError(err); err != nil && answers.typed && refused.Code == agent.CodeInvalidArgument && t.Waiting {
-			s.sayf("%s", line(refused.Message)) // the question is still open
+			s.Sayf("%s", console.Line(refused.Message)) // the question is still open
 			err = nil
 		}
 		if err != nil {
@@ -157,14 +158,14 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	}
 	err = s.outcome(t)
 	if s.Server != "" && t.ContextID != "" && !t.Waiting && !s.JSON {
-		s.sayf("context %s; to go on: team-server run %s TEXT --context %s", t.ContextID, team, t.ContextID)
+		s.Sayf("context %s; to go on: team-server run %s TEXT --context %s", t.ContextID, team, t.ContextID)
 	}
 	if len(answers.given) > 0 {
 		left := ""
 		for _, a := range answers.given {
 			left += " --answer " + strconv.Quote(a)
 		}
-		s.sayf("unused%s", left)
+		s.Sayf("unused%s", left)
 	}
 	return err
 }
@@ -203,7 +204,7 @@ func (s *Shell) process(ctx context.Context, c *client.Team, req *teamv1.Process
 			return inputRequired(t, err)
 		}
 		if s.JSON {
-			if err := s.print(resp); err != nil {
+			if err := s.Print(resp); err != nil {
 				return err
 			}
 		}
@@ -226,11 +227,11 @@ func inputRequired(t *transcript.Printer, err error) error {
 // outcome prints the answer and the summary of a run.
 func (s *Shell) outcome(t *transcript.Printer) error {
 	if !s.JSON && !t.Failed() {
-		fmt.Fprintln(s.text(), t.Answer)
+		fmt.Fprintln(s.Text(), t.Answer)
 	}
-	s.sayf("%s", t.Summary())
+	s.Sayf("%s", t.Summary())
 	if t.HasDetached() && s.Server == "" {
-		s.sayf("detached work stops with the in-process server; to let it finish, start a server with team-server dev")
+		s.Sayf("detached work stops with the in-process server; to let it finish, start a server with team-server dev")
 	}
 	switch {
 	case t.Waiting:
@@ -241,13 +242,13 @@ func (s *Shell) outcome(t *transcript.Printer) error {
 		if s.JSON {
 			return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the run waits for an answer; %s", advice).With("task_id", t.TaskID)
 		}
-		s.sayf("%s", advice)
+		s.Sayf("%s", advice)
 		return ErrFailed
 	case t.Failed() && t.Err != nil && s.JSON:
 		return agent.FromProto(t.Err)
 	case t.Failed():
 		if t.Err != nil {
-			s.sayf("%s: %s", line(t.Err.GetReason()), line(t.Err.GetMessage()))
+			s.Sayf("%s: %s", console.Line(t.Err.GetReason()), console.Line(t.Err.GetMessage()))
 		}
 		return ErrFailed
 	}
@@ -274,9 +275,9 @@ func MCP(ctx context.Context, s *Shell, file string) error {
 		defer func() { _ = running.Stop() }() // runs end with the process
 		base = "http://" + running.HTTP
 	}
-	secure, err := s.tls()
+	secure, err := s.TLS()
 	if err != nil {
-		return UsageError{err}
+		return UsageError{Err: err}
 	}
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: secure}}
 	defer web.CloseIdleConnections()

@@ -29,9 +29,9 @@ func (s *Shell) Reencrypt(ctx context.Context, path, url string) (err error) {
 	}
 	switch url = cmp.Or(url, def.StoreURL(), store.MemoryURL); {
 	case url == store.MemoryURL:
-		return UsageError{errors.New("a memory store has no encrypted secrets; set server.store in the file, or --store")}
+		return UsageError{Err: errors.New("a memory store has no encrypted secrets; set server.store in the file, or --store")}
 	case len(def.EncryptionKeys()) == 0:
-		return UsageError{fmt.Errorf("%s has no server.encryption.keys, so there is no key to encrypt with", path)}
+		return UsageError{Err: fmt.Errorf("%s has no server.encryption.keys, so there is no key to encrypt with", path)}
 	}
 	if err := mustExist(url); err != nil {
 		return err
@@ -61,10 +61,10 @@ func (s *Shell) Reencrypt(ctx context.Context, path, url string) (err error) {
 // webhooks. No server may use the store meanwhile.
 func (s *Shell) ForgetSecrets(ctx context.Context, url, key string) error {
 	if url == "" || key == "" {
-		return UsageError{errors.New("forget-secrets needs --store URL and --key ID, for example --store sqlite:team.db --key 2026-11")}
+		return UsageError{Err: errors.New("forget-secrets needs --store URL and --key ID, for example --store sqlite:team.db --key 2026-11")}
 	}
 	if url == store.MemoryURL {
-		return UsageError{errors.New("--store memory: a memory store has no encrypted secrets; use sqlite:FILE or postgres://USER@HOST/DATABASE")}
+		return UsageError{Err: errors.New("--store memory: a memory store has no encrypted secrets; use sqlite:FILE or postgres://USER@HOST/DATABASE")}
 	}
 	if err := checkStore("store", url); err != nil {
 		return err

@@ -5,14 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/logs"
 	"github.com/agentteams/team-server/internal/otlp"
@@ -20,37 +17,19 @@ import (
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// Shell holds what all commands share. Data is written to Out, everything else to Talk.
+// Shell holds what all commands share.
 type Shell struct {
-	Out, Talk io.Writer
-	// In is the standard input; nil is treated as an error when a command reads it.
-	In io.Reader
-	// Terminal says that a person reads Talk and writes In.
-	Terminal bool
-	// Server is the address of a running server; "" starts one in this process.
-	Server string
-	// Token is the API key for the server; "" means none.
-	Token string
-	// CA is a file with certificate authorities to trust in addition to those of the system; "" means
-	// none. ClientCert and ClientKey are files with the certificate to show, and its key.
-	CA, ClientCert, ClientKey string
-	// JSON selects JSON output.
-	JSON bool
+	console.Console
+	console.Connection
 	// Level is the log level; nil means the default of the command.
 	Level *zapcore.Level
 }
 
 // UsageError is an error in the command line.
-type UsageError struct{ Err error }
-
-// Error returns the text of Err.
-func (e UsageError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e UsageError) Unwrap() error { return e.Err }
+type UsageError = console.UsageError
 
 // ErrFailed is returned by a command whose failure was already printed.
-var ErrFailed = errors.New("failed")
+var ErrFailed = console.ErrFailed
 
 // loggedError is an error that the log of a server has already.
 type loggedError struct{ error }
@@ -80,9 +59,9 @@ func (s *Shell) Exit(err error) int {
 	case errors.As(err, &faults):
 		faults.Print(s.Talk)
 	case code == ExitUsage:
-		s.sayf("%v\nSee team-server --help", err)
+		s.Sayf("%v\nSee team-server --help", err)
 	default:
-		s.sayf("%s", s.words(err))
+		s.Sayf("%s", s.words(err))
 	}
 	return code
 }
@@ -128,11 +107,6 @@ func (s *Shell) serverLog(json bool) (*zap.Logger, *zap.AtomicLevel) {
 	return logs.New(s.Talk, level, s.JSON || json), &level
 }
 
-func (s *Shell) sayf(format string, args ...any) { fmt.Fprintf(plain{s.Talk}, format+"\n", args...) }
-
-// text returns the writer for data in text form.
-func (s *Shell) text() io.Writer { return plain{s.Out} }
-
 // ready prints that the server accepts requests, and its addresses.
 func (s *Shell) ready(r *serve.Running) error {
 	if s.JSON {
@@ -146,41 +120,11 @@ func (s *Shell) ready(r *serve.Running) error {
 	return err
 }
 
-// plain is a writer for terminals: it replaces control characters. Each Write must contain complete
-// characters.
-type plain struct{ to io.Writer }
-
-// Write writes printable text.
-func (p plain) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(p.to, printable(string(b))); err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
-// printable replaces each control character except newline and tab by U+FFFD.
-func printable(text string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) && c != '\n' && c != '\t' {
-			return utf8.RuneError
-		}
-		return c
-	}, strings.ReplaceAll(text, "\r\n", "\n"))
-}
-
-// line returns a text from outside the program as a single line, so that it cannot imitate another
-// line of the output.
-func line(text string) string { return strings.ReplaceAll(printable(text), "\n", " ") }
-
-// below returns a text from outside the program with all lines but the first indented. The first
-// one follows other text.
-func below(text string) string { return strings.ReplaceAll(printable(text), "\n", "\n  ") }
-
 // lined is an error whose text is a single line.
 type lined struct{ error }
 
 // Error returns the text of the error as a single line.
-func (e lined) Error() string { return line(e.error.Error()) }
+func (e lined) Error() string { return console.Line(e.error.Error()) }
 
 // Unwrap returns the original error.
 func (e lined) Unwrap() error { return e.error }

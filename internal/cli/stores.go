@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
@@ -68,18 +69,18 @@ func (s *Shell) openMigrated(ctx context.Context, url string) (*sqlstore.Store, 
 // migratable returns an error if the stores cannot or must not be copied.
 func migratable(from, to string) error {
 	if from == "" || to == "" {
-		return UsageError{errors.New("migrate needs --from URL and --to URL, for example --from sqlite:team.db --to postgres://ann@db.example/team")}
+		return UsageError{Err: errors.New("migrate needs --from URL and --to URL, for example --from sqlite:team.db --to postgres://ann@db.example/team")}
 	}
 	for _, side := range []struct{ flag, url string }{{"from", from}, {"to", to}} {
 		if side.url == store.MemoryURL {
-			return UsageError{fmt.Errorf("--%s memory: a memory store is lost when its process ends; use sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)}
+			return UsageError{Err: fmt.Errorf("--%s memory: a memory store is lost when its process ends; use sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)}
 		}
 		if err := checkStore(side.flag, side.url); err != nil {
 			return err
 		}
 	}
 	if place(from) == place(to) {
-		return UsageError{errors.New("--from and --to are the same store; name another, empty one to copy to")}
+		return UsageError{Err: errors.New("--from and --to are the same store; name another, empty one to copy to")}
 	}
 	return mustExist(from)
 }
@@ -111,16 +112,16 @@ func place(raw string) string {
 func (s *Shell) Backup(ctx context.Context, url, file string) error {
 	switch url {
 	case "":
-		return usagef("backup needs --store sqlite:FILE, for example --store sqlite:team.db")
+		return console.Usagef("backup needs --store sqlite:FILE, for example --store sqlite:team.db")
 	case store.MemoryURL:
-		return usagef("--store memory: a memory store belongs to one process; use sqlite:FILE")
+		return console.Usagef("--store memory: a memory store belongs to one process; use sqlite:FILE")
 	}
 	if err := checkStore("store", url); err != nil {
 		return err
 	}
 	from, ok := strings.CutPrefix(url, store.SQLite)
 	if !ok {
-		return UsageError{errors.New("backup copies SQLite stores; make backups of PostgreSQL with pg_dump or with archived logs, see docs/operation.md")}
+		return UsageError{Err: errors.New("backup copies SQLite stores; make backups of PostgreSQL with pg_dump or with archived logs, see docs/operation.md")}
 	}
 	if err := db.Backup(ctx, from, file); err != nil {
 		if cause := context.Cause(ctx); cause != nil {

@@ -6,19 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"text/tabwriter"
+	"time"
 
 	"github.com/rogpeppe/go-internal/diff"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/modes"
@@ -27,23 +29,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
-
-// manager returns a client for the server that --server names.
-func (s *Shell) manager(command string) (*client.Team, error) {
-	if s.Server == "" {
-		return nil, UsageError{fmt.Errorf("%s needs a running server: --server http://127.0.0.1:8080, or TEAM_SERVER", command)}
-	}
-	return s.client(s.Server)
-}
-
-// client returns a client of the team-server at a base address.
-func (s *Shell) client(base string) (*client.Team, error) {
-	secure, err := s.tls()
-	if err != nil {
-		return nil, err
-	}
-	return client.NewTeam(base, s.Token, secure)
-}
 
 // teamFile is a file with teams to apply.
 type teamFile struct {
@@ -55,7 +40,7 @@ type teamFile struct {
 // readTeamFile reads a file and splits it into one document per team.
 func readTeamFile(path string) (*teamFile, error) {
 	if path == "" {
-		return nil, UsageError{errors.New("name the file with the teams: -f FILE")}
+		return nil, UsageError{Err: errors.New("name the file with the teams: -f FILE")}
 	}
 	path, err := config.Loader{}.Find(path)
 	if err != nil {
@@ -94,7 +79,7 @@ func (f *teamFile) faults(err error) error {
 // ApplyTeams creates or updates each team of a file on the server. If dry is true, the server only
 // validates the changes.
 func (s *Shell) ApplyTeams(ctx context.Context, path string, dry bool) error {
-	c, err := s.manager("teams apply")
+	c, err := s.Manager("teams apply")
 	if err != nil {
 		return err
 	}
@@ -112,7 +97,7 @@ func (s *Shell) ApplyTeams(ctx context.Context, path string, dry bool) error {
 			done = "would be " + done
 		}
 		if s.JSON {
-			err = s.print(t)
+			err = s.Print(t)
 		} else {
 			_, err = fmt.Fprintf(s.Out, "team %s  %s\n", part.Name, done)
 		}
@@ -120,7 +105,7 @@ func (s *Shell) ApplyTeams(ctx context.Context, path string, dry bool) error {
 			return err
 		}
 		for _, path := range t.GetUnheld() {
-			s.sayf("%s: %s", path, warnings.UnheldMessage)
+			s.Sayf("%s: %s", path, warnings.UnheldMessage)
 		}
 	}
 	return nil
@@ -147,7 +132,7 @@ func apply(ctx context.Context, c *client.Team, part config.Addition, dry bool) 
 
 // DiffTeams prints what ApplyTeams would change. It returns ErrFailed if there are changes.
 func (s *Shell) DiffTeams(ctx context.Context, path string) error {
-	c, err := s.manager("teams diff")
+	c, err := s.Manager("teams diff")
 	if err != nil {
 		return err
 	}
@@ -177,7 +162,7 @@ func (s *Shell) DiffTeams(ctx context.Context, path string) error {
 
 // GetTeam prints the YAML of a team as it was applied.
 func (s *Shell) GetTeam(ctx context.Context, id string) error {
-	c, err := s.manager("teams get")
+	c, err := s.Manager("teams get")
 	if err != nil {
 		return err
 	}
@@ -187,7 +172,7 @@ func (s *Shell) GetTeam(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case s.JSON:
-		return s.print(t)
+		return s.Print(t)
 	case t.GetYaml() == "":
 		return fmt.Errorf("team %q is defined in the server's configuration file; use -o json to see its other properties", id)
 	}
@@ -197,7 +182,7 @@ func (s *Shell) GetTeam(ctx context.Context, id string) error {
 
 // ListTeams prints the teams of the server.
 func (s *Shell) ListTeams(ctx context.Context) error {
-	c, err := s.manager("teams ls")
+	c, err := s.Manager("teams ls")
 	if err != nil {
 		return err
 	}
@@ -206,14 +191,14 @@ func (s *Shell) ListTeams(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return table(s, teams, "ID\tMODE\tSTATE\tORIGIN\tNAME", func(t *teamv1.Team) []string {
+	return console.Table(&s.Console, teams, "ID\tMODE\tSTATE\tORIGIN\tNAME", func(t *teamv1.Team) []string {
 		return []string{t.GetId(), cmp.Or(t.GetMode(), "-"), lower(t.GetState(), "TEAM_STATE_"), lower(t.GetOrigin(), "ORIGIN_"), t.GetName()}
 	})
 }
 
 // DeleteTeam deletes a team.
 func (s *Shell) DeleteTeam(ctx context.Context, id string) error {
-	c, err := s.manager("teams delete")
+	c, err := s.Manager("teams delete")
 	if err != nil {
 		return err
 	}
@@ -221,14 +206,14 @@ func (s *Shell) DeleteTeam(ctx context.Context, id string) error {
 	if err := c.DeleteTeam(ctx, id); err != nil {
 		return err
 	}
-	s.sayf("team %s  deleted", id)
+	s.Sayf("team %s  deleted", id)
 	return nil
 }
 
 // ListAgents prints the agents and teams of the server. skill and kind select agents; "" matches
 // all.
 func (s *Shell) ListAgents(ctx context.Context, skill, kind string) error {
-	c, err := s.manager("agents ls")
+	c, err := s.Manager("agents ls")
 	if err != nil {
 		return err
 	}
@@ -237,9 +222,45 @@ func (s *Shell) ListAgents(ctx context.Context, skill, kind string) error {
 	if err != nil {
 		return err
 	}
-	return table(s, agents, "ID\tKIND\tORIGIN\tSKILLS\tNAME", func(a *teamv1.RegisteredAgent) []string {
+	return console.Table(&s.Console, agents, "ID\tKIND\tORIGIN\tSKILLS\tNAME", func(a *teamv1.RegisteredAgent) []string {
 		return []string{a.GetId(), a.GetKind(), lower(a.GetOrigin(), "ORIGIN_"), cmp.Or(strings.Join(a.GetInfo().GetCapabilities(), ","), "-"), a.GetInfo().GetName()}
 	})
+}
+
+// GetAgent prints an agent or a team: what it says about itself, and its health, which the server checks first.
+func GetAgent(ctx context.Context, s *Shell, id string) error {
+	c, err := s.Manager("agents get")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	a, err := c.GetAgent(ctx, id)
+	if err != nil || s.JSON {
+		return s.printed(err, a)
+	}
+	health := "healthy"
+	if !a.GetHealth().GetHealthy() {
+		health = strings.TrimSuffix("not healthy: "+a.GetHealth().GetDetail(), ": ")
+	}
+	rows := [][]string{
+		{"id", a.GetId()}, {"kind", a.GetKind()}, {"origin", lower(a.GetOrigin(), "ORIGIN_")}, {"name", a.GetInfo().GetName()}, {"does", a.GetInfo().GetDescription()},
+		{"health", health}, {"accepts", strings.Join(a.GetInfo().GetInputModes(), ", ")}, {"answers", strings.Join(a.GetInfo().GetOutputModes(), ", ")},
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.GetInfo().GetMetadata())) {
+		rows = append(rows, []string{key, a.GetInfo().GetMetadata()[key]})
+	}
+	for _, skill := range a.GetInfo().GetSkills() {
+		rows = append(rows, []string{"skill", skill.GetId() + ": " + skill.GetDescription()})
+	}
+	if a.GetChangedBy() != "" {
+		rows = append(rows, []string{"changed", a.GetChanged().AsTime().Format(time.RFC3339) + " by " + a.GetChangedBy()})
+	}
+	for _, row := range rows {
+		if row[1] != "" {
+			fmt.Fprintf(s.Text(), "%-12s %s\n", console.Line(row[0]), console.Below(row[1]))
+		}
+	}
+	return nil
 }
 
 // checks is the number of agents that CheckAgents checks concurrently.
@@ -248,7 +269,7 @@ const checks = 8
 // CheckAgents makes the server check the health of each agent and prints the results. For a remote
 // agent the server fetches its card. It returns ErrFailed if an agent is unhealthy.
 func (s *Shell) CheckAgents(ctx context.Context) error {
-	c, err := s.manager("agents check")
+	c, err := s.Manager("agents check")
 	if err != nil {
 		return err
 	}
@@ -275,7 +296,7 @@ func (s *Shell) CheckAgents(ctx context.Context) error {
 		return err
 	}
 	well := true
-	err = table(s, agents, "ID\tKIND\tHEALTH\tDETAIL", func(a *teamv1.RegisteredAgent) []string {
+	err = console.Table(&s.Console, agents, "ID\tKIND\tHEALTH\tDETAIL", func(a *teamv1.RegisteredAgent) []string {
 		h := a.GetHealth()
 		if h.GetHealthy() {
 			return []string{a.GetId(), a.GetKind(), "ok", h.GetDetail()}
@@ -287,29 +308,6 @@ func (s *Shell) CheckAgents(ctx context.Context) error {
 		return ErrFailed
 	}
 	return err
-}
-
-// table prints rows below a header, or one JSON message per line.
-func table[M proto.Message](s *Shell, list []M, head string, row func(M) []string) error {
-	if !s.JSON {
-		return columns(s, list, head, row)
-	}
-	for _, m := range list {
-		if err := s.print(m); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// columns prints a list as text, one line for each entry.
-func columns[T any](s *Shell, list []T, head string, row func(T) []string) error {
-	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, head)
-	for _, m := range list {
-		fmt.Fprintln(w, strings.Join(row(m), "\t"))
-	}
-	return w.Flush()
 }
 
 // lower returns an enum value in lower case without its prefix.

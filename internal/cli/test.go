@@ -51,7 +51,7 @@ type scenarioReport struct {
 func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	match, err := regexp.Compile(f.Run)
 	if err != nil {
-		return UsageError{fmt.Errorf("--run: %w", err)}
+		return UsageError{Err: fmt.Errorf("--run: %w", err)}
 	}
 	if len(paths) == 0 {
 		paths = []string{"."}
@@ -63,7 +63,7 @@ func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	}
 	all := scenario.Select(files, match)
 	if len(all) == 0 {
-		return UsageError{fmt.Errorf("--run %s matches no scenario; it is matched against TEAM NAME, for example %q", f.Run, "newsroom asks the researcher first")}
+		return UsageError{Err: fmt.Errorf("--run %s matches no scenario; it is matched against TEAM NAME, for example %q", f.Run, "newsroom asks the researcher first")}
 	}
 	t.measure(all)
 	if err := scenario.Play(ctx, all, s.log(zapcore.ErrorLevel), t.report); err != nil {

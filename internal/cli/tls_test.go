@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
@@ -50,7 +51,7 @@ server:
 		}
 	}()
 	var out, talk bytes.Buffer
-	s := &Shell{Out: &out, Talk: &talk, Server: "https://" + r.HTTP, CA: authority, ClientCert: shown, ClientKey: shownKey}
+	s := &Shell{Console: console.Console{Out: &out, Talk: &talk}, Connection: console.Connection{Server: "https://" + r.HTTP, CA: authority, ClientCert: shown, ClientKey: shownKey}}
 	if err := s.ListTeams(t.Context()); err != nil || !strings.Contains(out.String(), "desk") {
 		t.Errorf("teams: %v, %s", err, &out)
 	}

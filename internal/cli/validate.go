@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"buf.build/go/protoyaml"
+
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/config/warnings"
@@ -147,4 +149,21 @@ func files(path string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// ViewConfig prints a configuration file as it is read: with the values of variables, with short forms written out, and
+// with placeholders for secrets. Without a path it prints ./team.yaml, or the demo if that does not exist.
+func ViewConfig(s *Shell, path string) error {
+	def, err := s.definition(path)
+	if err != nil {
+		return err
+	}
+	if s.JSON {
+		return s.Print(def.Server)
+	}
+	data, err := protoyaml.MarshalOptions{UseProtoNames: true}.Marshal(def.Server)
+	if err == nil {
+		_, err = s.Text().Write(data)
+	}
+	return err
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentteams/team-server/internal/cli/console"
 )
 
 // validates runs validate -o json on a file with a text.
@@ -25,7 +27,7 @@ func validates(t *testing.T, text string) (v struct {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	err = (&Shell{Out: &out, JSON: true}).Validate([]string{file}, false)
+	err = (&Shell{Console: console.Console{Out: &out, JSON: true}}).Validate([]string{file}, false)
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
 		t.Fatalf("%s: %v", out.String(), err)
 	}
@@ -222,7 +224,7 @@ func TestDotEnvOfCommands(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	s := &Shell{Out: &out}
+	s := &Shell{Console: console.Console{Out: &out}}
 	if err := s.Validate([]string{"team.yaml", "team_test.yaml"}, false); err != nil {
 		t.Error(err, out.String())
 	}

@@ -25,6 +25,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/doctor"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
@@ -77,7 +78,7 @@ func (s *setup) run(json bool) (string, int) {
 	}
 	file := fmt.Sprintf("version: v1\nserver: {%s}\nagents: {%s}\nmodels: {%s}\ntools: {%s}\n", server, s.agents, s.models, s.tools)
 	var out bytes.Buffer
-	shell := &cli.Shell{Out: &out, Talk: &out, JSON: json}
+	shell := &cli.Shell{Console: console.Console{Out: &out, Talk: &out, JSON: json}}
 	code := shell.Exit(shell.Doctor(s.Context(), s.write("team.yaml", file), s.flags))
 	return out.String(), code
 }

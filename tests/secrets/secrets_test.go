@@ -35,6 +35,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
@@ -340,7 +341,7 @@ func commands(t *testing.T, server, key, dir string, out io.Writer) {
 	put(t, dir, "own.yaml", []byte("agents: {own: {description: \"${file:model.key} ${OTHER}\", scripted: {steps: [{echo: true}]}}}\n"))
 	put(t, dir, "good.yaml", []byte("version: v1\nteams: {good: {members: [{agent: asks}], supervisor: {rules: [{id: a, when: \"turn == 1\", next: [asks]}, {id: b, when: \"true\", finish: asks}]}}}\n"))
 	level := zapcore.DebugLevel
-	s := &cli.Shell{Out: out, Talk: out, Server: server, Token: key, JSON: true, Level: &level}
+	s := &cli.Shell{Console: console.Console{Out: out, Talk: out, JSON: true}, Connection: console.Connection{Server: server, Token: key}, Level: &level}
 	if err := s.Validate([]string{filepath.Join(dir, "team.yaml")}, false); err == nil {
 		t.Error("the file is valid without its variables")
 	}
