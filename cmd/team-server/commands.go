@@ -174,6 +174,24 @@ func validateCommand(s *cli.Shell) *cobra.Command {
 	return c
 }
 
+func configCommand(s *cli.Shell) *cobra.Command {
+	return group("config", "Shows a configuration file as it is read", "Works with configuration files; see also validate and schema.", &cobra.Command{
+		Use: "view [FILE|FOLDER]", Short: "Prints a configuration file as it is read, without secrets",
+		Long: "Prints a configuration file with the values of its variables and with short forms written out.\n" +
+			"In place of each secret there is *** and its path. Default: team.yaml, or the demo. Like run and\n" +
+			"dev, it reads .env.",
+		Example: "  team-server config view team.yaml",
+		Args:    usage(atMostOne("FILE or FOLDER")),
+		RunE: func(_ *cobra.Command, args []string) error {
+			path := ""
+			if len(args) > 0 {
+				path = args[0]
+			}
+			return cli.ViewConfig(s, path)
+		},
+	})
+}
+
 func doctorCommand(s *cli.Shell) *cobra.Command {
 	f, listen := cli.Doctor{}, &listenFlags{}
 	c := &cobra.Command{

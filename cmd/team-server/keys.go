@@ -33,14 +33,14 @@ func keysNewCommand(s *cli.Shell) *cobra.Command {
 		Long: "Makes a key of 256 random bits. It is printed once: the server keeps its hash only. With\n" +
 			"--offline no server is called: the entry for server.auth.api_keys is printed, too.",
 		Example: "  team-server keys new --name ann --account acme --expires 90d\n" +
-			"  team-server keys new --name root --permissions READ,CALL,ANSWER,MANAGE,HALT,ADMIN --offline",
+			"  team-server keys new --name root --permissions READ,CALL,ANSWER,WATCH,MANAGE,HALT,ADMIN --offline",
 		Args: usage(noArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return s.NewKey(c.Context(), f) },
 	}
 	c.Flags().StringVar(&f.Name, "name", "", "name of the principal")
 	c.Flags().StringVar(&f.Account, "account", "", "account of the principal; default if empty")
 	c.Flags().StringVar(&f.Expires, "expires", "", "when the key ends: a duration (90d, 12h), a day or a time; never if empty")
-	c.Flags().StringSliceVar(&f.Permissions, "permissions", nil, "READ, CALL, ANSWER, MANAGE, HALT, ADMIN; the first three if empty")
+	c.Flags().StringSliceVar(&f.Permissions, "permissions", nil, "READ, CALL, ANSWER, WATCH, MANAGE, HALT, ADMIN; the first three if empty")
 	c.Flags().StringSliceVar(&f.Roles, "roles", nil, "roles of the key")
 	c.Flags().BoolVar(&f.Offline, "offline", false, "call no server, and print the entry for server.auth.api_keys")
 	return c

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,9 +47,9 @@ func newRoot(s *cli.Shell) *cobra.Command {
 	f.StringVar(&s.CA, "ca", "", "file with certificate authorities to trust, in PEM")
 	f.StringVar(&s.ClientCert, "client-cert", "", "file with the certificate to show to the server, in PEM")
 	f.StringVar(&s.ClientKey, "client-key", "", "file with the key of that certificate")
-	f.StringVarP(&output, "output", "o", "text", "text or json")
+	f.StringVarP(&output, "output", "o", "text", "text, wide or json")
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error")
-	root.AddCommand(initCommand(s), devCommand(s), serveCommand(s), validateCommand(s), doctorCommand(s), testCommand(s), runCommand(s), mcpCommand(s), chatCommand(s), questionsCommand(s), callCommand(s), cardCommand(s),
+	root.AddCommand(initCommand(s), devCommand(s), serveCommand(s), validateCommand(s), configCommand(s), doctorCommand(s), testCommand(s), runCommand(s), mcpCommand(s), chatCommand(s), tasksCommand(s), traceCommand(s), questionsCommand(s), callCommand(s), cardCommand(s),
 		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), auditCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), backupCommand(s), storeCommand(s), schemaCommand(s), versionCommand(s), manCommand())
 	root.InitDefaultCompletionCmd("completion") // added early so that its argument errors can be replaced
 	for _, c := range root.Commands() {
@@ -60,6 +61,7 @@ func newRoot(s *cli.Shell) *cobra.Command {
 		}
 	}
 	nameVariables(root)
+	completeNames(root, s)
 	return root
 }
 
@@ -121,7 +123,7 @@ func unknownCommand(root *cobra.Command, name string) string {
 
 // meant maps words that people try as commands to the commands for it.
 var meant = map[string]string{
-	"ask": "run", "exec": "run", "send": "call", "tasks": "call list", "list": "teams ls", "ls": "teams ls", "start": "serve", "up": "serve",
+	"ask": "run", "exec": "run", "send": "call", "task": "tasks", "ps": "tasks ls", "jobs": "tasks ls", "get": "tasks get", "cancel": "tasks cancel", "retry": "tasks retry", "watch": "tasks watch", "list": "teams ls", "ls": "teams ls", "start": "serve", "up": "serve",
 	"server": "serve", "check": "validate", "lint": "validate", "help-me": "doctor", "status": "doctor", "demo": "dev", "stop": "halt", "cost": "costs",
 }
 
@@ -165,6 +167,16 @@ func named(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// atLeast requires one or more arguments.
+func atLeast(name string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 || slices.Contains(args, "") {
+			return named(name)(c, args[:min(len(args), 1)])
+		}
+		return nil
+	}
+}
+
 // nameOf returns the name of a command below team-server.
 func nameOf(c *cobra.Command) string {
 	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
@@ -193,10 +205,10 @@ func applyShared(s *cli.Shell, output, level string) error {
 	switch output {
 	case "json":
 		s.JSON = true
-	case "text":
-		s.JSON = false
+	case "text", "wide":
+		s.JSON, s.Wide = false, output == "wide"
 	default:
-		return cli.UsageError{Err: fmt.Errorf("-o %s: expected text or json", output)}
+		return cli.UsageError{Err: fmt.Errorf("-o %s: expected text, wide or json", output)}
 	}
 	if level == "" {
 		return nil

@@ -80,6 +80,11 @@ func agentsCommand(s *cli.Shell) *cobra.Command {
 	}
 	ls.Flags().StringVar(&skill, "skill", "", "only those with this skill")
 	ls.Flags().StringVar(&kind, "kind", "", "only this kind: model, scripted, grpc, a2a or team")
+	get := &cobra.Command{
+		Use: "get AGENT", Short: "Shows what an agent or team says about itself, and its health", Example: "  team-server agents get writer",
+		Args: usage(named("AGENT")),
+		RunE: func(c *cobra.Command, args []string) error { return cli.GetAgent(c.Context(), s, args[0]) },
+	}
 	check := &cobra.Command{
 		Use: "check", Short: "Checks the health of each agent",
 		Long: "Makes the server check the health of each agent. For remote agents it fetches their\n" +
@@ -87,5 +92,5 @@ func agentsCommand(s *cli.Shell) *cobra.Command {
 		Args: usage(noArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return s.CheckAgents(c.Context()) },
 	}
-	return group("agents", "Lists and checks the agents of a running server", "Lists and checks the agents and teams of the server that --server names.", ls, check)
+	return group("agents", "Lists and checks the agents of a running server", "Lists and checks the agents and teams of the server that --server names.", ls, get, check)
 }

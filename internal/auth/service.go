@@ -121,7 +121,7 @@ func (s *Service) check(req *teamv1.CreateKeyRequest) error {
 	}
 	for _, p := range req.GetPermissions() {
 		if _, known := a2a.ParsePermission(p.String()); !known {
-			faults.Add("permissions", "has %v; permissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN", p)
+			faults.Add("permissions", "has %v; permissions are READ, CALL, ANSWER, WATCH, MANAGE, HALT and ADMIN", p)
 			break
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2aclient"
@@ -78,20 +80,28 @@ func (t *Team) refused(httpStatus int, body []byte) error {
 // numbers are larger than after, until the run ends or waits for people. An error is the last
 // element.
 func (t *Team) Process(ctx context.Context, run *teamv1.ProcessRequest, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
-	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
-		path := "/agents/" + url.PathEscape(run.GetAgentId()) + ":processStream"
-		resp, err := t.send(ctx, http.MethodPost, path, &teamv1.ProcessStreamRequest{Request: run, After: after}, wire.TypeSSE)
+	path := "/agents/" + url.PathEscape(run.GetAgentId()) + ":processStream"
+	return stream(t, func() (*http.Response, error) {
+		return t.send(ctx, http.MethodPost, path, &teamv1.ProcessStreamRequest{Request: run, After: after}, wire.TypeSSE)
+	}, func() *teamv1.ProcessStreamResponse { return &teamv1.ProcessStreamResponse{} })
+}
+
+// stream makes a call and yields the messages of its answer. An error is the last element.
+func stream[M proto.Message](t *Team, send func() (*http.Response, error), empty func() M) iter.Seq2[M, error] {
+	return func(yield func(M, error) bool) {
+		var zero M
+		resp, err := send()
 		if err != nil {
-			yield(nil, err)
+			yield(zero, err)
 			return
 		}
 		defer done(resp)
 		if resp.StatusCode != http.StatusOK || !wire.IsEventStream(resp.Header) {
-			yield(nil, t.noStream(resp))
+			yield(zero, t.noStream(resp))
 			return
 		}
 		for ev, err := range wire.ReadEvents(resp.Body) {
-			out := &teamv1.ProcessStreamResponse{}
+			out := empty()
 			switch {
 			case err != nil:
 			case ev.Kind == "error":

@@ -39,8 +39,9 @@ type Config struct {
 }
 
 // Monitor implements the monitor service. The context of each call carries the caller.
-// Callers see their own tasks, and of other tasks in their account only the questions to
-// roles that they have; see Handler.QuestionsFor. Monitor is safe for concurrent use.
+// Callers see their own tasks and, with the permission WATCH, those of their account. Without it they see of other
+// tasks in their account only the questions to roles that they have; see Handler.QuestionsFor. Monitor is safe for
+// concurrent use.
 type Monitor struct {
 	c Config
 	h *a2a.Handler
@@ -103,19 +104,20 @@ func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, apply fun
 	}
 }
 
-// GetTrace returns the trace of a task of the caller: every decision with its reason, every
+// GetTrace returns the trace of a task that the caller may see: every decision with its reason, every
 // step, and what they cost. The errors include INVALID_REQUEST and TASK_NOT_FOUND.
 func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
 	who, err := a2a.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := m.h.Owned(ctx, req.GetTaskId()); err != nil {
+	key, err := m.h.Readable(ctx, req.GetTaskId())
+	if err != nil {
 		return nil, err
 	}
 	root, scope := agent.SplitTask(req.GetTaskId())
 	t := newRun(root, "", journal.Whole)
-	err = m.each(ctx, a2a.Key{Owner: who.Owner(), ID: root}, 0, func(ev *teamv1.Event) bool { t.apply(ev); return true })
+	err = m.each(ctx, key, 0, func(ev *teamv1.Event) bool { t.apply(ev); return true })
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +128,7 @@ func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*t
 	return &teamv1.GetTraceResponse{Trace: tr}, nil
 }
 
-// WatchTask returns a snapshot of a task of the caller followed by its events until the
+// WatchTask returns a snapshot of a task that the caller may see followed by its events until the
 // task has ended. If req.After is the sequence number of the last event that the caller
 // received and all later events still exist, it continues after that event without a
 // snapshot. The errors include INVALID_REQUEST, TASK_NOT_FOUND, and INSUFFICIENT_RESOURCES
@@ -136,14 +138,17 @@ func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (
 	if err != nil {
 		return nil, err
 	}
+	key, err := m.h.Readable(ctx, req.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
 	root, scope := agent.SplitTask(req.GetTaskId())
-	key := a2a.Key{Owner: who.Owner(), ID: root}
-	leave, err := m.h.AcquireTaskStream(key)
+	leave, err := m.h.AcquireTaskStream(a2a.Key{Owner: who.Owner(), ID: root}) // of the caller, who may watch the task of another one
 	if err != nil {
 		return nil, err
 	}
 	w := &taskWatch{m: m, key: key, scope: scope, account: who.Account, run: newRun(root, "", journal.Whole), after: req.GetAfter()}
-	if err := w.begin(ctx, req.GetTaskId()); err != nil {
+	if err := w.begin(ctx); err != nil {
 		leave()
 		return nil, err
 	}

@@ -23,10 +23,7 @@ type taskWatch struct {
 
 // begin reads the journal and decides whether the stream can resume after the caller's
 // sequence number.
-func (w *taskWatch) begin(ctx context.Context, id string) error {
-	if _, err := w.m.h.Owned(ctx, id); err != nil {
-		return err
-	}
+func (w *taskWatch) begin(ctx context.Context) error {
 	task, whole := project.New(w.key.ID, w.scope), true
 	err := w.m.each(ctx, w.key, 0, func(ev *teamv1.Event) bool {
 		whole = whole && (ev.GetSeq() <= w.after || ev.GetSeq() == w.run.Seq+1)

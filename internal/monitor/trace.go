@@ -24,7 +24,7 @@ func (r *run) trace(scope, account string) *teamv1.Trace {
 	}
 	return &teamv1.Trace{
 		TaskId: r.id(scope), AgentId: r.Accepted.GetAgent(), ContextId: r.Accepted.GetMessage().GetContextId(), State: r.taskState(top), Seq: r.Seq,
-		Step: r.step(top), Cost: r.rollup(top, account), Questions: r.open(scope),
+		Step: r.step(top), Cost: r.rollup(top, account), Questions: r.open(scope), Retries: r.Accepted.GetRetries(),
 	}
 }
 

@@ -33,6 +33,8 @@ func TestA_01_AllowedMethods(t *testing.T) {
 		{"POST", "/team/v1/monitor/teams/a:watch", "GET"},
 		{"HEAD", "/team/v1/monitor/tasks/t1~1.2:watch", "GET"},
 		{"POST", "/team/v1/monitor/tasks/t1:trace", "GET, HEAD"},
+		{"POST", "/team/v1/monitor/tasks", "GET, HEAD"},
+		{"GET", "/team/v1/monitor/tasks/t1:retry", "POST"},
 		{"DELETE", "/team/v1/monitor/questions", "GET, HEAD"},
 		{"POST", "/team/v1/monitor/costs", "GET, HEAD"},
 		{"GET", "/team/v1/monitor/tasks/t1:answer", "POST"},

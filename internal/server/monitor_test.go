@@ -40,6 +40,14 @@ func (w *watchers) WatchTask(_ context.Context, req *teamv1.WatchTaskRequest) (i
 	return func(yield func(*teamv1.WatchTaskResponse, error) bool) { yield(&teamv1.WatchTaskResponse{Seq: 7}, nil) }, nil
 }
 
+func (*watchers) FindTasks(context.Context, *teamv1.FindTasksRequest) (*teamv1.FindTasksResponse, error) {
+	return &teamv1.FindTasksResponse{}, nil
+}
+
+func (*watchers) RetryTask(_ context.Context, req *teamv1.RetryTaskRequest) (*teamv1.RetryTaskResponse, error) {
+	return &teamv1.RetryTaskResponse{TaskId: req.GetTaskId()}, nil
+}
+
 func (*watchers) GetTrace(_ context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
 	return &teamv1.GetTraceResponse{Trace: &teamv1.Trace{TaskId: req.GetTaskId()}}, nil
 }

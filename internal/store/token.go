@@ -17,14 +17,15 @@ const tokenLife = time.Hour
 type Cursor struct {
 	// ID is the id of the last task listed; empty means the beginning.
 	ID string
-	// At is the status time of that task, in nanoseconds since the Unix epoch.
+	// At is that by which the list is ordered, of that task: such as its status time, in nanoseconds since the Unix
+	// epoch.
 	At int64
 	// Total is the number of tasks when the first page was read.
 	Total int
 }
 
-// Sealer makes encrypted page tokens. A token is valid only for the owner and the filter that it
-// was made for.
+// Sealer makes encrypted page tokens. A token is valid only for what it was made for: an owner and a filter, see
+// BoundTo, or a query, see BoundToQuery.
 type Sealer struct{ aead cipher.AEAD }
 
 // NewSealer returns a Sealer with an AES key. It panics if the key has a wrong size.
@@ -41,27 +42,27 @@ func NewSealer(key []byte) Sealer {
 }
 
 // Seal returns a token for the page after a cursor.
-func (s Sealer) Seal(owner string, f a2a.Filter, c Cursor, now time.Time) string {
+func (s Sealer) Seal(bound []byte, c Cursor, now time.Time) string {
 	var b []byte
 	b = binary.AppendVarint(b, now.Add(tokenLife).Unix())
 	b = binary.AppendVarint(b, int64(c.Total))
 	b = binary.AppendVarint(b, c.At)
 	b = append(b, c.ID...)
-	sealed := s.aead.Seal(nil, nil, b, bound(owner, f)) //nolint:gosec // the cipher puts a random nonce in front by itself
+	sealed := s.aead.Seal(nil, nil, b, bound) //nolint:gosec // the cipher puts a random nonce in front by itself
 	return base64.RawURLEncoding.EncodeToString(sealed)
 }
 
-// Open returns the cursor in the filter's page token. Without a token it returns that of the
-// beginning. The error is a2a.ErrPageToken.
-func (s Sealer) Open(owner string, f a2a.Filter, now time.Time) (Cursor, error) {
-	if f.PageToken == "" {
+// Open returns the cursor in a token. Without a token it returns that of the beginning. The error is
+// a2a.ErrPageToken.
+func (s Sealer) Open(bound []byte, token string, now time.Time) (Cursor, error) {
+	if token == "" {
 		return Cursor{}, nil
 	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(f.PageToken)
+	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil {
 		return Cursor{}, a2a.ErrPageToken
 	}
-	b, err := s.aead.Open(nil, nil, sealed, bound(owner, f))
+	b, err := s.aead.Open(nil, nil, sealed, bound)
 	if err != nil {
 		return Cursor{}, a2a.ErrPageToken
 	}
@@ -76,9 +77,9 @@ func (s Sealer) Open(owner string, f a2a.Filter, now time.Time) (Cursor, error) 
 	return Cursor{Total: int(fields[1]), At: fields[2], ID: string(b)}, nil
 }
 
-// bound returns what a token is valid for. It does not include the page size, which may change
-// between pages.
-func bound(owner string, f a2a.Filter) []byte {
+// BoundTo returns what the token of a page of a list is valid for. It does not include the page size, which may
+// change between pages.
+func BoundTo(owner string, f a2a.Filter) []byte {
 	var b []byte
 	for _, s := range []string{owner, f.Agent, f.ContextID} {
 		b = binary.AppendUvarint(b, uint64(len(s)))

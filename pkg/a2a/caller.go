@@ -47,6 +47,12 @@ func AccountOf(owner string) string {
 	return account
 }
 
+// PrincipalOf returns the principal of an owner, the part behind the slash.
+func PrincipalOf(owner string) string {
+	_, principal, _ := strings.Cut(owner, "/")
+	return principal
+}
+
 // Has reports whether the caller has at least one of the given roles.
 func (c Caller) Has(roles []string) bool {
 	return c.EveryRole && len(roles) > 0 || slices.ContainsFunc(roles, func(r string) bool { return slices.Contains(c.Roles, r) })
@@ -112,15 +118,17 @@ const (
 	// PermissionAdmin permits what concerns the server and all accounts: limits of accounts, halts
 	// beyond the account, keys and the audit log.
 	PermissionAdmin
+	// PermissionWatch permits to read the tasks of all principals of the account.
+	PermissionWatch
 
 	// EveryPermission is the set of all permissions.
-	EveryPermission = PermissionRead | PermissionCall | PermissionAnswer | PermissionManage | PermissionHalt | PermissionAdmin
+	EveryPermission = PermissionRead | PermissionCall | PermissionAnswer | PermissionManage | PermissionHalt | PermissionAdmin | PermissionWatch
 	// DefaultPermissions are those of a caller for whom the configuration names none.
 	DefaultPermissions = PermissionRead | PermissionCall | PermissionAnswer
 )
 
 // permissionNames are the names of the permissions, in the order of their bits.
-var permissionNames = []string{"READ", "CALL", "ANSWER", "MANAGE", "HALT", "ADMIN"}
+var permissionNames = []string{"READ", "CALL", "ANSWER", "MANAGE", "HALT", "ADMIN", "WATCH"}
 
 // ParsePermission returns the permission with a name, as in the configuration file, and false if
 // there is no such permission.

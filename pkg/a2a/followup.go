@@ -13,6 +13,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/forms"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -267,4 +268,106 @@ func (b *inbox) leave(ctx context.Context, to addressee, s *send, in *teamv1.Inb
 		return 0, StoreError(to.ID, err)
 	}
 	return n, nil
+}
+
+// maxRequestID is the maximum number of bytes of the id of a request.
+const maxRequestID = 256
+
+// Retry begins a task that does the work of an ended root task of the caller again, and keeps the results of the steps
+// that have succeeded; see journal.Keep. The new task has the message, the conversation and the pins of the old one, and
+// its limits. It begins like that of a message: the caller must be allowed to use the agent, and nothing of it may be
+// halted. Errors: INVALID_REQUEST, TASK_NOT_FOUND, UNSUPPORTED_OPERATION for a task that cannot be retried,
+// AGENT_NOT_FOUND, HALTED, MESSAGE_ID_REUSED, and that the account may not begin another task.
+func (h *Handler) Retry(ctx context.Context, req *teamv1.RetryTaskRequest) (*teamv1.RetryTaskResponse, error) {
+	id := req.GetTaskId()
+	if len(req.GetRequestId()) > maxRequestID {
+		return nil, Invalid(Violation{Field: "requestId", Description: "must have at most 256 bytes"})
+	}
+	k, err := keyOf(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
+	if _, scope := agent.SplitTask(id); scope != "" {
+		return nil, Invalid(Violation{Field: "taskId", Description: "is that of a step; retry its root task"})
+	}
+	st, err := h.tasks.standing(ctx, "", k)
+	if err != nil {
+		return nil, err
+	}
+	if !taskstate.Final(st.State) {
+		return nil, UnsupportedOperation("task %q has not ended; cancel it first", clip(id))
+	}
+	var events []*teamv1.Event
+	for ev, err := range h.feeds.Recorded(ctx, k.Owner, k.ID) {
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, ev)
+	}
+	if err := retryable(id, st, events[0].GetAccepted()); err != nil {
+		return nil, err
+	}
+	kept, err := journal.Keep(events)
+	if err != nil {
+		return nil, UnsupportedOperation("task %q cannot be retried: %v; send its message again", clip(id), err)
+	}
+	return h.inbox.retry(ctx, k, req, events[0].GetAccepted(), kept)
+}
+
+// retryable returns UNSUPPORTED_OPERATION if a task that has ended cannot be retried.
+func retryable(id string, st Standing, acc *teamv1.Accepted) error {
+	why := ""
+	switch {
+	case st.State == a2av1.TaskState_TASK_STATE_COMPLETED:
+		why = "has completed; to run it once more, send its message again"
+	case acc.GetCollaboration() != nil:
+		why = "is a collaboration; start it again"
+	case acc.GetDetached() != nil || len(acc.GetBudgets()) > 0:
+		why = "was begun by another task, whose budget it shares; retry that one"
+	default:
+		return nil
+	}
+	return UnsupportedOperation("task %q %s", clip(id), why)
+}
+
+// retry begins the task that retries another one, of which it keeps something.
+func (b *inbox) retry(ctx context.Context, old Key, req *teamv1.RetryTaskRequest, before *teamv1.Accepted, kept journal.Kept) (*teamv1.RetryTaskResponse, error) {
+	who, err := Authenticated(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.agents.find(ctx, before.GetAgent()); err != nil {
+		return nil, err
+	}
+	now, err := b.agents.pins(ctx, before.GetAgent())
+	if err != nil {
+		return nil, StoreError(before.GetAgent(), err)
+	}
+	if !sameMaker(before.GetPins(), now, before.GetAgent()) {
+		return nil, b.agents.notFound(ctx, before.GetAgent())
+	}
+	acc := proto.CloneOf(before)
+	acc.TaskId, acc.Retries, acc.Deadline, acc.MayReplyDirectly, acc.Trace = newID(), old.ID, nil, false, traceOf(ctx)
+	n := New{Owner: old.Owner, Accepted: acc, Kept: kept.Events}
+	if req.GetRequestId() != "" {
+		n.MessageID = "retry/" + old.ID + "/" + req.GetRequestId()
+		if n.Digest, err = digestOf(old.ID, req); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.mayBegin(ctx, who, now.GetAccounts()[before.GetAgent()], before.GetAgent(), n.MessageID); err != nil {
+		return nil, err
+	}
+	made, err := b.create(ctx, n, false)
+	if err != nil {
+		return nil, err
+	}
+	resp := &teamv1.RetryTaskResponse{TaskId: made.key.ID}
+	for _, scope := range kept.Steps {
+		resp.Kept = append(resp.Kept, agent.ChildTask(old.ID, scope))
+	}
+	for _, scope := range kept.Repeated {
+		resp.Repeated = append(resp.Repeated, agent.ChildTask(old.ID, scope))
+	}
+	return resp, nil
 }

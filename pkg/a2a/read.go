@@ -123,6 +123,26 @@ func (h *Handler) Owned(ctx context.Context, id string) (string, error) {
 	return st.Agent, err
 }
 
+// Readable returns the key of the root of a task that the caller may see: its own or, with the permission WATCH, any of
+// its account; of a delegation by its id root~scope as well. Errors: INVALID_REQUEST, and TASK_NOT_FOUND.
+func (h *Handler) Readable(ctx context.Context, id string) (Key, error) {
+	k, err := keyOf(ctx, "", id)
+	if err != nil {
+		return Key{}, err
+	}
+	root, _ := agent.SplitTask(id)
+	_, err = h.tasks.standing(ctx, "", k)
+	if who, _ := CallerOf(ctx); IsNotFound(err) && who.May(PermissionWatch) && h.c.Approvals != nil {
+		of, rerr := h.c.Approvals.Root(ctx, who.Account, root)
+		if rerr != nil {
+			return Key{}, StoreError(id, rerr)
+		}
+		k.Owner = of.Owner
+		_, err = h.tasks.standing(ctx, "", k)
+	}
+	return Key{k.Owner, root}, err
+}
+
 // WatchEvents yields the events of a root task after the sequence number after: those that are recorded,
 // and then further ones as they are recorded, until ctx ends. The events are shared; do not
 // modify them. The sequence ends with an error: TASK_NOT_FOUND, another error of the store, or

@@ -167,7 +167,7 @@ func updates(ctx context.Context, id string, r *feed.Reader) iter.Seq2[Update, e
 	}
 }
 
-// AcquireTaskStream counts a stream of a task and its owner. The caller must call release when the stream
+// AcquireTaskStream counts a stream of a task for the owner in k, who reads it. The caller must call release when the stream
 // ends. The error is INSUFFICIENT_RESOURCES if too many are open.
 func (h *Handler) AcquireTaskStream(k Key) (release func(), err error) {
 	return h.streams.with(k.Owner, func(s *streamSlot) error { return s.acquireTask(k) })

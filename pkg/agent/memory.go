@@ -97,6 +97,8 @@ const (
 	// (their number), "mode", "memory" if the team's requests and answers are remembered
 	// under its path, and "tools", with how many of the last tool calls.
 	NoteTeamPrepared = "TEAM_PREPARED"
+	// NoteMessages records the messages that a turn of a model is shown.
+	NoteMessages = "MESSAGES"
 	// NoteRemembered means that the request and the answer have been stored with the
 	// conversation.
 	NoteRemembered = "REMEMBERED"

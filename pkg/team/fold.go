@@ -557,7 +557,7 @@ func (f *fold) failAtLimit(st *StepState) {
 // applyNote folds a note of the scope itself: the list of tools.
 func (f *fold) applyNote(n *teamv1.Noted) {
 	switch n.GetCode() {
-	case notePosted:
+	case agent.NoteMessages:
 		f.applyPosted(n)
 		return
 	case noteTools:

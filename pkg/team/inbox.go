@@ -78,9 +78,6 @@ func (s *State) noteWait(scope string, a *teamv1.Answered, now time.Time) {
 	}
 }
 
-// notePosted is the code of the note that records the messages that a model turn is shown.
-const notePosted = "MESSAGES"
-
 // Posted is a message that others left for the agent, see agent.Mailbox.
 type Posted struct {
 	// Text of the message, for the model.
@@ -130,7 +127,7 @@ func (r *recorder) readPosted(ctx context.Context, d *choice) error {
 		list[i] = structpb.NewStringValue(text)
 	}
 	return r.emit("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{
-		Code: notePosted, Text: "messages shown to the model: " + strconv.Itoa(len(texts)),
+		Code: agent.NoteMessages, Text: "messages shown to the model: " + strconv.Itoa(len(texts)),
 		Details: &structpb.Struct{Fields: map[string]*structpb.Value{"messages": structpb.NewListValue(&structpb.ListValue{Values: list}), "up_to": structpb.NewNumberValue(float64(upTo))}},
 	}}})
 }

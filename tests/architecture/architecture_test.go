@@ -243,7 +243,7 @@ func production(t *testing.T, dir string) []*ast.File {
 func TestLayersOfARun(t *testing.T) {
 	for dir, may := range map[string][]string{
 		"pkg/agent":             nil,
-		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/inflight", "internal/nesting", "internal/project", "internal/settings", "internal/similar", "internal/taskstate"},
+		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/inflight", "internal/journal", "internal/nesting", "internal/project", "internal/settings", "internal/similar", "internal/taskstate"},
 		"internal/nesting":      nil,
 		"internal/inflight":     {"pkg/agent"},
 		"internal/newer":        nil,
@@ -365,7 +365,7 @@ func packagesBelow(t *testing.T, dir string) (names []string) {
 
 // larger are the types that have more methods than others may, with how many. None is to be added, and none to grow.
 var larger = map[string]int{
-	"internal/cli.Shell":          96,
+	"internal/cli.Shell":          90,
 	"internal/engine/drive.drive": 86,
 	"internal/manage.Manager":     76,
 	"pkg/team/internal/step.Work": 75,

@@ -26,9 +26,9 @@ server:
   egress: {allow: [127.0.0.0/8]}
   auth:
     api_keys:
-      - {name: ann, account: acme, sha256: "${ANN}", manage: true}
+      - {name: ann, account: acme, sha256: "${ANN}", permissions: [READ, CALL, ANSWER, WATCH], manage: true}
       - {name: bob, account: acme, sha256: "${BOB}", permissions: [ADMIN]}
-      - {name: eve, account: other, sha256: "${EVE}", manage: true}
+      - {name: eve, account: other, sha256: "${EVE}", permissions: [READ, CALL, ANSWER, WATCH], manage: true}
 `
 
 // party is a caller, with the ids that the server has given to what it has made. Those that it chooses are the same for
@@ -114,6 +114,8 @@ var requests = map[string]string{
 	"team.v1.KeyService.RevokeKey":                          `{"id":"$KEY"}`,
 	"team.v1.MonitorService.WatchTeam":                      `{"teamId":"t"}`,
 	"team.v1.MonitorService.WatchTask":                      `{"taskId":"$TASK"}`,
+	"team.v1.MonitorService.FindTasks":                      `{"agentId":"t","text":"$MARK"}`,
+	"team.v1.MonitorService.RetryTask":                      `{"taskId":"$TASK","requestId":"r-1"}`,
 	"team.v1.MonitorService.GetTrace":                       `{"taskId":"$TASK"}`,
 	"team.v1.MonitorService.ListCosts":                      `{"groupBy":"COST_GROUP_TEAM","account":"$VICTIM"}`,
 	"team.v1.MonitorService.ListQuestions":                  `{"agentId":"t"}`,
@@ -141,7 +143,7 @@ var objects = []string{
 // last are the methods after which a party has less; they are called at the end.
 var last = []string{
 	"lf.a2a.v1.A2AService.DeleteTaskPushNotificationConfig", "team.v1.CollaborationService.StopCollaboration", "team.v1.AgentService.Cancel", "team.v1.MonitorService.AnswerQuestion",
-	"lf.a2a.v1.A2AService.CancelTask", "team.v1.HaltService.Halt", "team.v1.KeyService.RevokeKey", "team.v1.RegistryService.UnregisterAgent", "team.v1.TeamService.DeleteTeam",
+	"lf.a2a.v1.A2AService.CancelTask", "team.v1.MonitorService.RetryTask", "team.v1.HaltService.Halt", "team.v1.KeyService.RevokeKey", "team.v1.RegistryService.UnregisterAgent", "team.v1.TeamService.DeleteTeam",
 }
 
 // reads are the methods that show what a party has and that only its own calls change.

@@ -776,6 +776,8 @@ const (
 	Permission_HALT Permission_Value = 5
 	// Sets limits of accounts, halts beyond its account, manages keys, and reads the audit log.
 	Permission_ADMIN Permission_Value = 6
+	// Reads the tasks of all principals of its account.
+	Permission_WATCH Permission_Value = 7
 )
 
 // Enum value maps for Permission_Value.
@@ -788,6 +790,7 @@ var (
 		4: "MANAGE",
 		5: "HALT",
 		6: "ADMIN",
+		7: "WATCH",
 	}
 	Permission_Value_value = map[string]int32{
 		"DEFAULT_PERMISSION": 0,
@@ -797,6 +800,7 @@ var (
 		"MANAGE":             4,
 		"HALT":               5,
 		"ADMIN":              6,
+		"WATCH":              7,
 	}
 )
 
@@ -8451,7 +8455,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04PARK\x10\x01\x12\n" +
 	"\n" +
 	"\x06CANCEL\x10\x02\x12\f\n" +
-	"\bCONTINUE\x10\x03\"\xd7\x0e\n" +
+	"\bCONTINUE\x10\x03\"\xde\x0e\n" +
 	"\tJwtIssuer\x12\x9e\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\x89\x01\xbaH\x85\x01\xba\x01\x81\x01\n" +
 	"\bjwt.name\x12Mthis cannot be the name of an issuer; use 1 to 32 of a-z, A-Z, 0-9, _ . and -\x1a&this.matches('^[A-Za-z0-9_.-]{1,32}$')R\x04name\x12\x9f\x02\n" +
@@ -8471,9 +8475,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"jwt.leeway\x12\x18leeway must be 0s to 60s\x1a1this >= duration('0s') && this <= duration('60s')\xca\xf3\x18\x0330sR\x06leeway\x12\xd0\x01\n" +
 	"\aaccount\x18\a \x01(\tB\xb5\x01\xbaH\xb1\x01\xba\x01\xad\x01\n" +
 	"\vjwt.account\x12]this cannot be an account; use 1 to 63 of a-z, A-Z, 0-9, _ . and -, first a letter or a digit\x1a?this == '' || this.matches('^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$')R\aaccount\x12*\n" +
-	"\x06claims\x18\b \x01(\v2\x12.team.v1.JwtClaimsR\x06claims\x12\xd9\x01\n" +
-	"\vpermissions\x18\t \x03(\x0e2\x19.team.v1.Permission.ValueB\x9b\x01\xbaH\x97\x01\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x0fjwt.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\x0e\n" +
+	"\x06claims\x18\b \x01(\v2\x12.team.v1.JwtClaimsR\x06claims\x12\xe0\x01\n" +
+	"\vpermissions\x18\t \x03(\x0e2\x19.team.v1.Permission.ValueB\xa2\x01\xbaH\x9e\x01\x92\x01\x9a\x01\"\x97\x01\xba\x01\x93\x01\n" +
+	"\x0fjwt.permissions\x12upermissions are READ, CALL, ANSWER, WATCH, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\x0e\n" +
 	"\x02ca\x18\n" +
 	" \x01(\tR\x02ca\x12$\n" +
 	"\x04page\x18\v \x01(\v2\x10.team.v1.JwtPageR\x04page\"\xb6\x06\n" +
@@ -8490,7 +8494,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x14\n" +
 	"\x05roles\x18\x03 \x01(\tR\x05roles\x12 \n" +
-	"\vpermissions\x18\x04 \x01(\tR\vpermissions\"\xc6\b\n" +
+	"\vpermissions\x18\x04 \x01(\tR\vpermissions\"\xcd\b\n" +
 	"\x11CertificateClient\x12\xb3\x01\n" +
 	"\x03san\x18\x01 \x01(\tB\xa0\x01\xbaH\x9c\x01\xba\x01\x98\x01\n" +
 	"\bmtls.san\x12lsan must be a URI, a DNS name or an e-mail address of the certificate; for example spiffe://team.example/ann\x1a\x1ethis.matches('^[!-~]{1,512}$')R\x03san\x12\xc7\x01\n" +
@@ -8501,9 +8505,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05roles\x18\x04 \x03(\tB\xe8\x01\xbaH\xe4\x01\xba\x01J\n" +
 	"\n" +
 	"mtls.roles\x12*a client has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xda\x01\n" +
-	"\vpermissions\x18\x05 \x03(\x0e2\x19.team.v1.Permission.ValueB\x9c\x01\xbaH\x98\x01\x92\x01\x94\x01\"\x91\x01\xba\x01\x8d\x01\n" +
-	"\x10mtls.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"\x83\v\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xe1\x01\n" +
+	"\vpermissions\x18\x05 \x03(\x0e2\x19.team.v1.Permission.ValueB\xa3\x01\xbaH\x9f\x01\x92\x01\x9b\x01\"\x98\x01\xba\x01\x94\x01\n" +
+	"\x10mtls.permissions\x12upermissions are READ, CALL, ANSWER, WATCH, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\"\x8a\v\n" +
 	"\x06ApiKey\x12\xc7\x01\n" +
 	"\x04name\x18\x01 \x01(\tB\xb2\x01\xbaH\xae\x01\xba\x01\xaa\x01\n" +
 	"\fapi_key.name\x12fthis cannot be the name of a key; use 1 to 63 of a-z, A-Z, 0-9, _ . @ and -, first a letter or a digit\x1a2this.matches('^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$')R\x04name\x12\xd4\x01\n" +
@@ -8514,13 +8518,13 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06manage\x18\x04 \x01(\bR\x06manage\x12\xff\x01\n" +
 	"\x05roles\x18\x05 \x03(\tB\xe8\x01\xbaH\xe4\x01\xba\x01J\n" +
 	"\rapi_key.roles\x12'a key has at most 64 roles; remove some\x1a\x10size(this) <= 64\x92\x01\x93\x01\"\x90\x01\xba\x01\x8c\x01\n" +
-	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xdd\x01\n" +
-	"\vpermissions\x18\x06 \x03(\x0e2\x19.team.v1.Permission.ValueB\x9f\x01\xbaH\x9b\x01\x92\x01\x97\x01\"\x94\x01\xba\x01\x90\x01\n" +
-	"\x13api_key.permissions\x12npermissions are READ, CALL, ANSWER, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\xa8\x02\n" +
+	"\x04role\x12Xthis cannot be a role; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit\x1a*this.matches('^[a-z0-9][a-z0-9_-]{0,62}$')R\x05roles\x12\xe4\x01\n" +
+	"\vpermissions\x18\x06 \x03(\x0e2\x19.team.v1.Permission.ValueB\xa6\x01\xbaH\xa2\x01\x92\x01\x9e\x01\"\x9b\x01\xba\x01\x97\x01\n" +
+	"\x13api_key.permissions\x12upermissions are READ, CALL, ANSWER, WATCH, MANAGE, HALT and ADMIN; remove the value, or the whole key for the default\x1a\tthis != 0R\vpermissions\x12\xa8\x02\n" +
 	"\aexpires\x18\a \x01(\tB\x8d\x02\xbaH\x89\x02\xba\x01\x85\x02\n" +
-	"\x0fapi_key.expires\x12Dexpires must be a time of RFC 3339; for example 2027-01-31T00:00:00Z\x1a\xab\x01this == '' || this.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$')R\aexpires\"n\n" +
+	"\x0fapi_key.expires\x12Dexpires must be a time of RFC 3339; for example 2027-01-31T00:00:00Z\x1a\xab\x01this == '' || this.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$')R\aexpires\"y\n" +
 	"\n" +
-	"Permission\"`\n" +
+	"Permission\"k\n" +
 	"\x05Value\x12\x16\n" +
 	"\x12DEFAULT_PERMISSION\x10\x00\x12\b\n" +
 	"\x04READ\x10\x01\x12\b\n" +
@@ -8530,7 +8534,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\n" +
 	"\x06MANAGE\x10\x04\x12\b\n" +
 	"\x04HALT\x10\x05\x12\t\n" +
-	"\x05ADMIN\x10\x06\"@\n" +
+	"\x05ADMIN\x10\x06\x12\t\n" +
+	"\x05WATCH\x10\a\"@\n" +
 	"\n" +
 	"OidcConfig\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x1a\n" +

@@ -1163,7 +1163,9 @@ type Accepted struct {
 	Collaboration *Brief `protobuf:"bytes,22,opt,name=collaboration,proto3" json:"collaboration,omitempty"`
 	// Set if another run caused this one: the budgets that the run shares with that run and all others of
 	// the same message.
-	Budgets       []*SharedBudget `protobuf:"bytes,23,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	Budgets []*SharedBudget `protobuf:"bytes,23,rep,name=budgets,proto3" json:"budgets,omitempty"`
+	// The task that this one retries; empty for any other task.
+	Retries       string `protobuf:"bytes,24,opt,name=retries,proto3" json:"retries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1350,6 +1352,13 @@ func (x *Accepted) GetBudgets() []*SharedBudget {
 		return x.Budgets
 	}
 	return nil
+}
+
+func (x *Accepted) GetRetries() string {
+	if x != nil {
+		return x.Retries
+	}
+	return ""
 }
 
 // Brief is the goal of a collaboration and its bounds. All agents that work on it may read it.
@@ -5815,7 +5824,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\aclaimed\x18* \x01(\v2\x10.team.v1.ClaimedH\x00R\aclaimed\x12,\n" +
 	"\awaiting\x18+ \x01(\v2\x10.team.v1.WaitingH\x00R\awaiting\x12&\n" +
 	"\x05reply\x182 \x01(\v2\x0e.team.v1.ReplyH\x00R\x05replyB\x06\n" +
-	"\x04kindJ\x04\b)\x10*\"\xbf\a\n" +
+	"\x04kindJ\x04\b)\x10*\"\xd9\a\n" +
 	"\bAccepted\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x14\n" +
@@ -5841,7 +5850,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\bdetached\x18\x14 \x01(\v2\x11.team.v1.DetachedR\bdetached\x12\x16\n" +
 	"\x06branch\x18\x15 \x01(\bR\x06branch\x124\n" +
 	"\rcollaboration\x18\x16 \x01(\v2\x0e.team.v1.BriefR\rcollaboration\x12/\n" +
-	"\abudgets\x18\x17 \x03(\v2\x15.team.v1.SharedBudgetR\abudgets\x1a8\n" +
+	"\abudgets\x18\x17 \x03(\v2\x15.team.v1.SharedBudgetR\abudgets\x12\x18\n" +
+	"\aretries\x18\x18 \x01(\tR\aretries\x1a8\n" +
 	"\n" +
 	"TraceEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

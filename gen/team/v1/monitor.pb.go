@@ -330,7 +330,7 @@ func (x TraceStep_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TraceStep_State.Descriptor instead.
 func (TraceStep_State) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{16, 0}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{21, 0}
 }
 
 // WatchTeamRequest names a team.
@@ -1426,6 +1426,435 @@ func (x *OpenQuestion) GetByRole() bool {
 	return false
 }
 
+// FindTasksRequest selects tasks. A task must match all fields that are set.
+type FindTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The team or agent that the task was sent to.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Its state.
+	State v1.TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=lf.a2a.v1.TaskState" json:"state,omitempty"`
+	// Words of the first 200 characters of its message, in upper or lower case, in any order; at most 40.
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// It was created at this time or later.
+	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// It was created before this time.
+	Until *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	// It has spent at least this, in millionths of a USD.
+	MinCostMicros int64 `protobuf:"varint,6,opt,name=min_cost_micros,json=minCostMicros,proto3" json:"min_cost_micros,omitempty"`
+	// Principal that it belongs to; "-" means the caller.
+	Principal string `protobuf:"bytes,7,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Its id: of this root task only.
+	TaskId string `protobuf:"bytes,8,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Its conversation.
+	ContextId string `protobuf:"bytes,9,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Maximum number of tasks, 1 to 100; 0 means 50.
+	PageSize int32 `protobuf:"varint,10,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the previous page, for the same request; empty for the first page.
+	PageToken     string `protobuf:"bytes,11,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindTasksRequest) Reset() {
+	*x = FindTasksRequest{}
+	mi := &file_team_v1_monitor_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindTasksRequest) ProtoMessage() {}
+
+func (x *FindTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_monitor_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindTasksRequest.ProtoReflect.Descriptor instead.
+func (*FindTasksRequest) Descriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *FindTasksRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *FindTasksRequest) GetState() v1.TaskState {
+	if x != nil {
+		return x.State
+	}
+	return v1.TaskState(0)
+}
+
+func (x *FindTasksRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *FindTasksRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *FindTasksRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *FindTasksRequest) GetMinCostMicros() int64 {
+	if x != nil {
+		return x.MinCostMicros
+	}
+	return 0
+}
+
+func (x *FindTasksRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *FindTasksRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *FindTasksRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *FindTasksRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *FindTasksRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// FindTasksResponse is a page of tasks.
+type FindTasksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tasks.
+	Tasks []*FoundTask `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// Token of the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindTasksResponse) Reset() {
+	*x = FindTasksResponse{}
+	mi := &file_team_v1_monitor_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindTasksResponse) ProtoMessage() {}
+
+func (x *FindTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_monitor_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindTasksResponse.ProtoReflect.Descriptor instead.
+func (*FindTasksResponse) Descriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *FindTasksResponse) GetTasks() []*FoundTask {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *FindTasksResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// FoundTask is a task in a list.
+type FoundTask struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// The team or agent that it was sent to.
+	AgentId string `protobuf:"bytes,2,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Principal that it belongs to.
+	Principal string `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Its conversation.
+	ContextId string `protobuf:"bytes,4,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	// Its state.
+	State v1.TaskState `protobuf:"varint,5,opt,name=state,proto3,enum=lf.a2a.v1.TaskState" json:"state,omitempty"`
+	// The first 200 characters of its message.
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// When it was created.
+	Created *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created,proto3" json:"created,omitempty"`
+	// When its state changed last.
+	Changed *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=changed,proto3" json:"changed,omitempty"`
+	// What it has spent so far: input_tokens, output_tokens and cost_micros.
+	Spent         *Spent `protobuf:"bytes,9,opt,name=spent,proto3" json:"spent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundTask) Reset() {
+	*x = FoundTask{}
+	mi := &file_team_v1_monitor_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundTask) ProtoMessage() {}
+
+func (x *FoundTask) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_monitor_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundTask.ProtoReflect.Descriptor instead.
+func (*FoundTask) Descriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FoundTask) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *FoundTask) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *FoundTask) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *FoundTask) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *FoundTask) GetState() v1.TaskState {
+	if x != nil {
+		return x.State
+	}
+	return v1.TaskState(0)
+}
+
+func (x *FoundTask) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *FoundTask) GetCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *FoundTask) GetChanged() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *FoundTask) GetSpent() *Spent {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
+}
+
+// RetryTaskRequest names a task that has ended.
+type RetryTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The root task.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Makes the call idempotent: a call with the same request_id returns the task that the first one began. At most 256
+	// bytes; if it is empty, each call begins a task.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryTaskRequest) Reset() {
+	*x = RetryTaskRequest{}
+	mi := &file_team_v1_monitor_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryTaskRequest) ProtoMessage() {}
+
+func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_monitor_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
+func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RetryTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *RetryTaskRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+// RetryTaskResponse is the task that has begun.
+type RetryTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its id.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Ids of the steps of the old task whose results it keeps, with everything below them.
+	Kept []string `protobuf:"bytes,2,rep,name=kept,proto3" json:"kept,omitempty"`
+	// Ids of the steps of the old task that run again, or continue with what they have kept.
+	Repeated      []string `protobuf:"bytes,3,rep,name=repeated,proto3" json:"repeated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryTaskResponse) Reset() {
+	*x = RetryTaskResponse{}
+	mi := &file_team_v1_monitor_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryTaskResponse) ProtoMessage() {}
+
+func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_monitor_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
+func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RetryTaskResponse) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *RetryTaskResponse) GetKept() []string {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+func (x *RetryTaskResponse) GetRepeated() []string {
+	if x != nil {
+		return x.Repeated
+	}
+	return nil
+}
+
 // WatchTaskRequest names a task.
 type WatchTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1440,7 +1869,7 @@ type WatchTaskRequest struct {
 
 func (x *WatchTaskRequest) Reset() {
 	*x = WatchTaskRequest{}
-	mi := &file_team_v1_monitor_proto_msgTypes[10]
+	mi := &file_team_v1_monitor_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1881,7 @@ func (x *WatchTaskRequest) String() string {
 func (*WatchTaskRequest) ProtoMessage() {}
 
 func (x *WatchTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[10]
+	mi := &file_team_v1_monitor_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1894,7 @@ func (x *WatchTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTaskRequest.ProtoReflect.Descriptor instead.
 func (*WatchTaskRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{10}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchTaskRequest) GetTaskId() string {
@@ -1500,7 +1929,7 @@ type WatchTaskResponse struct {
 
 func (x *WatchTaskResponse) Reset() {
 	*x = WatchTaskResponse{}
-	mi := &file_team_v1_monitor_proto_msgTypes[11]
+	mi := &file_team_v1_monitor_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1941,7 @@ func (x *WatchTaskResponse) String() string {
 func (*WatchTaskResponse) ProtoMessage() {}
 
 func (x *WatchTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[11]
+	mi := &file_team_v1_monitor_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1954,7 @@ func (x *WatchTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTaskResponse.ProtoReflect.Descriptor instead.
 func (*WatchTaskResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{11}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchTaskResponse) GetSeq() int64 {
@@ -1591,7 +2020,7 @@ type TaskSnapshot struct {
 
 func (x *TaskSnapshot) Reset() {
 	*x = TaskSnapshot{}
-	mi := &file_team_v1_monitor_proto_msgTypes[12]
+	mi := &file_team_v1_monitor_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +2032,7 @@ func (x *TaskSnapshot) String() string {
 func (*TaskSnapshot) ProtoMessage() {}
 
 func (x *TaskSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[12]
+	mi := &file_team_v1_monitor_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +2045,7 @@ func (x *TaskSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnapshot.ProtoReflect.Descriptor instead.
 func (*TaskSnapshot) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{12}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskSnapshot) GetTask() *v1.Task {
@@ -1644,7 +2073,7 @@ type GetTraceRequest struct {
 
 func (x *GetTraceRequest) Reset() {
 	*x = GetTraceRequest{}
-	mi := &file_team_v1_monitor_proto_msgTypes[13]
+	mi := &file_team_v1_monitor_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +2085,7 @@ func (x *GetTraceRequest) String() string {
 func (*GetTraceRequest) ProtoMessage() {}
 
 func (x *GetTraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[13]
+	mi := &file_team_v1_monitor_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +2098,7 @@ func (x *GetTraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTraceRequest.ProtoReflect.Descriptor instead.
 func (*GetTraceRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTraceRequest) GetTaskId() string {
@@ -1690,7 +2119,7 @@ type GetTraceResponse struct {
 
 func (x *GetTraceResponse) Reset() {
 	*x = GetTraceResponse{}
-	mi := &file_team_v1_monitor_proto_msgTypes[14]
+	mi := &file_team_v1_monitor_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +2131,7 @@ func (x *GetTraceResponse) String() string {
 func (*GetTraceResponse) ProtoMessage() {}
 
 func (x *GetTraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[14]
+	mi := &file_team_v1_monitor_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +2144,7 @@ func (x *GetTraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTraceResponse.ProtoReflect.Descriptor instead.
 func (*GetTraceResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTraceResponse) GetTrace() *Trace {
@@ -1743,14 +2172,16 @@ type Trace struct {
 	// Open questions at every level.
 	Questions []*OpenQuestion `protobuf:"bytes,7,rep,name=questions,proto3" json:"questions,omitempty"`
 	// Its cost.
-	Cost          *Rollup `protobuf:"bytes,8,opt,name=cost,proto3" json:"cost,omitempty"`
+	Cost *Rollup `protobuf:"bytes,8,opt,name=cost,proto3" json:"cost,omitempty"`
+	// The task whose work it does again; empty for any other task.
+	Retries       string `protobuf:"bytes,9,opt,name=retries,proto3" json:"retries,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_team_v1_monitor_proto_msgTypes[15]
+	mi := &file_team_v1_monitor_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +2193,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[15]
+	mi := &file_team_v1_monitor_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +2206,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Trace) GetTaskId() string {
@@ -1832,6 +2263,13 @@ func (x *Trace) GetCost() *Rollup {
 		return x.Cost
 	}
 	return nil
+}
+
+func (x *Trace) GetRetries() string {
+	if x != nil {
+		return x.Retries
+	}
+	return ""
 }
 
 // TraceStep is a piece of work: the task itself, a delegation, a turn of a model,
@@ -1904,7 +2342,7 @@ type TraceStep struct {
 
 func (x *TraceStep) Reset() {
 	*x = TraceStep{}
-	mi := &file_team_v1_monitor_proto_msgTypes[16]
+	mi := &file_team_v1_monitor_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2354,7 @@ func (x *TraceStep) String() string {
 func (*TraceStep) ProtoMessage() {}
 
 func (x *TraceStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[16]
+	mi := &file_team_v1_monitor_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2367,7 @@ func (x *TraceStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceStep.ProtoReflect.Descriptor instead.
 func (*TraceStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TraceStep) GetId() string {
@@ -2207,7 +2645,7 @@ type TraceAttempt struct {
 
 func (x *TraceAttempt) Reset() {
 	*x = TraceAttempt{}
-	mi := &file_team_v1_monitor_proto_msgTypes[17]
+	mi := &file_team_v1_monitor_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2657,7 @@ func (x *TraceAttempt) String() string {
 func (*TraceAttempt) ProtoMessage() {}
 
 func (x *TraceAttempt) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[17]
+	mi := &file_team_v1_monitor_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2670,7 @@ func (x *TraceAttempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceAttempt.ProtoReflect.Descriptor instead.
 func (*TraceAttempt) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TraceAttempt) GetAttempt() int32 {
@@ -2328,7 +2766,7 @@ type TraceDecision struct {
 
 func (x *TraceDecision) Reset() {
 	*x = TraceDecision{}
-	mi := &file_team_v1_monitor_proto_msgTypes[18]
+	mi := &file_team_v1_monitor_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2778,7 @@ func (x *TraceDecision) String() string {
 func (*TraceDecision) ProtoMessage() {}
 
 func (x *TraceDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[18]
+	mi := &file_team_v1_monitor_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2791,7 @@ func (x *TraceDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceDecision.ProtoReflect.Descriptor instead.
 func (*TraceDecision) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TraceDecision) GetSeq() int64 {
@@ -2485,7 +2923,7 @@ type TraceQuestion struct {
 
 func (x *TraceQuestion) Reset() {
 	*x = TraceQuestion{}
-	mi := &file_team_v1_monitor_proto_msgTypes[19]
+	mi := &file_team_v1_monitor_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2497,7 +2935,7 @@ func (x *TraceQuestion) String() string {
 func (*TraceQuestion) ProtoMessage() {}
 
 func (x *TraceQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[19]
+	mi := &file_team_v1_monitor_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2510,7 +2948,7 @@ func (x *TraceQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceQuestion.ProtoReflect.Descriptor instead.
 func (*TraceQuestion) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TraceQuestion) GetQuestion() string {
@@ -2610,7 +3048,7 @@ type Rollup struct {
 
 func (x *Rollup) Reset() {
 	*x = Rollup{}
-	mi := &file_team_v1_monitor_proto_msgTypes[20]
+	mi := &file_team_v1_monitor_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +3060,7 @@ func (x *Rollup) String() string {
 func (*Rollup) ProtoMessage() {}
 
 func (x *Rollup) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[20]
+	mi := &file_team_v1_monitor_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +3073,7 @@ func (x *Rollup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollup.ProtoReflect.Descriptor instead.
 func (*Rollup) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Rollup) GetSpent() *Spent {
@@ -2696,7 +3134,7 @@ type ListCostsRequest struct {
 
 func (x *ListCostsRequest) Reset() {
 	*x = ListCostsRequest{}
-	mi := &file_team_v1_monitor_proto_msgTypes[21]
+	mi := &file_team_v1_monitor_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +3146,7 @@ func (x *ListCostsRequest) String() string {
 func (*ListCostsRequest) ProtoMessage() {}
 
 func (x *ListCostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[21]
+	mi := &file_team_v1_monitor_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +3159,7 @@ func (x *ListCostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCostsRequest.ProtoReflect.Descriptor instead.
 func (*ListCostsRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListCostsRequest) GetGroupBy() CostGroup {
@@ -2785,7 +3223,7 @@ type ListCostsResponse struct {
 
 func (x *ListCostsResponse) Reset() {
 	*x = ListCostsResponse{}
-	mi := &file_team_v1_monitor_proto_msgTypes[22]
+	mi := &file_team_v1_monitor_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2797,7 +3235,7 @@ func (x *ListCostsResponse) String() string {
 func (*ListCostsResponse) ProtoMessage() {}
 
 func (x *ListCostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[22]
+	mi := &file_team_v1_monitor_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2810,7 +3248,7 @@ func (x *ListCostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCostsResponse.ProtoReflect.Descriptor instead.
 func (*ListCostsResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListCostsResponse) GetShares() []*CostShare {
@@ -2867,7 +3305,7 @@ type CostShare struct {
 
 func (x *CostShare) Reset() {
 	*x = CostShare{}
-	mi := &file_team_v1_monitor_proto_msgTypes[23]
+	mi := &file_team_v1_monitor_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2879,7 +3317,7 @@ func (x *CostShare) String() string {
 func (*CostShare) ProtoMessage() {}
 
 func (x *CostShare) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[23]
+	mi := &file_team_v1_monitor_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2892,7 +3330,7 @@ func (x *CostShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CostShare.ProtoReflect.Descriptor instead.
 func (*CostShare) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CostShare) GetKey() string {
@@ -2940,7 +3378,7 @@ type ListQuestionsRequest struct {
 
 func (x *ListQuestionsRequest) Reset() {
 	*x = ListQuestionsRequest{}
-	mi := &file_team_v1_monitor_proto_msgTypes[24]
+	mi := &file_team_v1_monitor_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3390,7 @@ func (x *ListQuestionsRequest) String() string {
 func (*ListQuestionsRequest) ProtoMessage() {}
 
 func (x *ListQuestionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[24]
+	mi := &file_team_v1_monitor_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3403,7 @@ func (x *ListQuestionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuestionsRequest.ProtoReflect.Descriptor instead.
 func (*ListQuestionsRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListQuestionsRequest) GetAgentId() string {
@@ -3010,7 +3448,7 @@ type ListQuestionsResponse struct {
 
 func (x *ListQuestionsResponse) Reset() {
 	*x = ListQuestionsResponse{}
-	mi := &file_team_v1_monitor_proto_msgTypes[25]
+	mi := &file_team_v1_monitor_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3022,7 +3460,7 @@ func (x *ListQuestionsResponse) String() string {
 func (*ListQuestionsResponse) ProtoMessage() {}
 
 func (x *ListQuestionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[25]
+	mi := &file_team_v1_monitor_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3035,7 +3473,7 @@ func (x *ListQuestionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuestionsResponse.ProtoReflect.Descriptor instead.
 func (*ListQuestionsResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListQuestionsResponse) GetQuestions() []*OpenQuestion {
@@ -3072,7 +3510,7 @@ type AnswerQuestionRequest struct {
 
 func (x *AnswerQuestionRequest) Reset() {
 	*x = AnswerQuestionRequest{}
-	mi := &file_team_v1_monitor_proto_msgTypes[26]
+	mi := &file_team_v1_monitor_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3084,7 +3522,7 @@ func (x *AnswerQuestionRequest) String() string {
 func (*AnswerQuestionRequest) ProtoMessage() {}
 
 func (x *AnswerQuestionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[26]
+	mi := &file_team_v1_monitor_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3097,7 +3535,7 @@ func (x *AnswerQuestionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerQuestionRequest.ProtoReflect.Descriptor instead.
 func (*AnswerQuestionRequest) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AnswerQuestionRequest) GetTaskId() string {
@@ -3169,7 +3607,7 @@ type AnswerQuestionResponse struct {
 
 func (x *AnswerQuestionResponse) Reset() {
 	*x = AnswerQuestionResponse{}
-	mi := &file_team_v1_monitor_proto_msgTypes[27]
+	mi := &file_team_v1_monitor_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3619,7 @@ func (x *AnswerQuestionResponse) String() string {
 func (*AnswerQuestionResponse) ProtoMessage() {}
 
 func (x *AnswerQuestionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[27]
+	mi := &file_team_v1_monitor_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3632,7 @@ func (x *AnswerQuestionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerQuestionResponse.ProtoReflect.Descriptor instead.
 func (*AnswerQuestionResponse) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AnswerQuestionResponse) GetTask() *v1.Task {
@@ -3219,7 +3657,7 @@ type Rollup_Share struct {
 
 func (x *Rollup_Share) Reset() {
 	*x = Rollup_Share{}
-	mi := &file_team_v1_monitor_proto_msgTypes[29]
+	mi := &file_team_v1_monitor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3231,7 +3669,7 @@ func (x *Rollup_Share) String() string {
 func (*Rollup_Share) ProtoMessage() {}
 
 func (x *Rollup_Share) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_monitor_proto_msgTypes[29]
+	mi := &file_team_v1_monitor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3244,7 +3682,7 @@ func (x *Rollup_Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rollup_Share.ProtoReflect.Descriptor instead.
 func (*Rollup_Share) Descriptor() ([]byte, []int) {
-	return file_team_v1_monitor_proto_rawDescGZIP(), []int{20, 0}
+	return file_team_v1_monitor_proto_rawDescGZIP(), []int{25, 0}
 }
 
 func (x *Rollup_Share) GetPath() string {
@@ -3385,7 +3823,44 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"context_id\x18\x03 \x01(\tR\tcontextId\x12-\n" +
 	"\bquestion\x18\x04 \x01(\v2\x11.team.v1.QuestionR\bquestion\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x17\n" +
-	"\aby_role\x18\x06 \x01(\bR\x06byRole\"A\n" +
+	"\aby_role\x18\x06 \x01(\bR\x06byRole\"\x8b\x03\n" +
+	"\x10FindTasksRequest\x12\x19\n" +
+	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12*\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x14.lf.a2a.v1.TaskStateR\x05state\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12&\n" +
+	"\x0fmin_cost_micros\x18\x06 \x01(\x03R\rminCostMicros\x12\x1c\n" +
+	"\tprincipal\x18\a \x01(\tR\tprincipal\x12\x17\n" +
+	"\atask_id\x18\b \x01(\tR\x06taskId\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\t \x01(\tR\tcontextId\x12\x1b\n" +
+	"\tpage_size\x18\n" +
+	" \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\v \x01(\tR\tpageToken\"e\n" +
+	"\x11FindTasksResponse\x12(\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x12.team.v1.FoundTaskR\x05tasks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xce\x02\n" +
+	"\tFoundTask\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x19\n" +
+	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1c\n" +
+	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x04 \x01(\tR\tcontextId\x12*\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x14.lf.a2a.v1.TaskStateR\x05state\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x124\n" +
+	"\acreated\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x124\n" +
+	"\achanged\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\achanged\x12$\n" +
+	"\x05spent\x18\t \x01(\v2\x0e.team.v1.SpentR\x05spent\"J\n" +
+	"\x10RetryTaskRequest\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"\\\n" +
+	"\x11RetryTaskResponse\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
+	"\x04kept\x18\x02 \x03(\tR\x04kept\x12\x1a\n" +
+	"\brepeated\x18\x03 \x03(\tR\brepeated\"A\n" +
 	"\x10WatchTaskRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x03R\x05after\"\x91\x01\n" +
@@ -3400,7 +3875,7 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x0fGetTraceRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\"8\n" +
 	"\x10GetTraceResponse\x12$\n" +
-	"\x05trace\x18\x01 \x01(\v2\x0e.team.v1.TraceR\x05trace\"\x9a\x02\n" +
+	"\x05trace\x18\x01 \x01(\v2\x0e.team.v1.TraceR\x05trace\"\xb4\x02\n" +
 	"\x05Trace\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -3410,7 +3885,8 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x03seq\x18\x05 \x01(\x03R\x03seq\x12&\n" +
 	"\x04step\x18\x06 \x01(\v2\x12.team.v1.TraceStepR\x04step\x123\n" +
 	"\tquestions\x18\a \x03(\v2\x15.team.v1.OpenQuestionR\tquestions\x12#\n" +
-	"\x04cost\x18\b \x01(\v2\x0f.team.v1.RollupR\x04cost\"\xfe\t\n" +
+	"\x04cost\x18\b \x01(\v2\x0f.team.v1.RollupR\x04cost\x12\x18\n" +
+	"\aretries\x18\t \x01(\tR\aretries\"\xfe\t\n" +
 	"\tTraceStep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12&\n" +
@@ -3542,8 +4018,10 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x0fCOST_GROUP_TEAM\x10\x02\x12\x14\n" +
 	"\x10COST_GROUP_MODEL\x10\x03\x12\x16\n" +
 	"\x12COST_GROUP_ACCOUNT\x10\x04\x12\x12\n" +
-	"\x0eCOST_GROUP_DAY\x10\x052\xcd\x05\n" +
-	"\x0eMonitorService\x12t\n" +
+	"\x0eCOST_GROUP_DAY\x10\x052\xa8\a\n" +
+	"\x0eMonitorService\x12b\n" +
+	"\tFindTasks\x12\x19.team.v1.FindTasksRequest\x1a\x1a.team.v1.FindTasksResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/team/v1/monitor/tasks\x12u\n" +
+	"\tRetryTask\x12\x19.team.v1.RetryTaskRequest\x1a\x1a.team.v1.RetryTaskResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/team/v1/monitor/tasks/{task_id}:retry\x12t\n" +
 	"\tWatchTeam\x12\x19.team.v1.WatchTeamRequest\x1a\x1a.team.v1.WatchTeamResponse\".\x82\xd3\xe4\x93\x02(\x12&/team/v1/monitor/teams/{team_id}:watch0\x01\x12t\n" +
 	"\tWatchTask\x12\x19.team.v1.WatchTaskRequest\x1a\x1a.team.v1.WatchTaskResponse\".\x82\xd3\xe4\x93\x02(\x12&/team/v1/monitor/tasks/{task_id}:watch0\x01\x12o\n" +
 	"\bGetTrace\x12\x18.team.v1.GetTraceRequest\x1a\x19.team.v1.GetTraceResponse\".\x82\xd3\xe4\x93\x02(\x12&/team/v1/monitor/tasks/{task_id}:trace\x12b\n" +
@@ -3564,7 +4042,7 @@ func file_team_v1_monitor_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_monitor_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_team_v1_monitor_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_team_v1_monitor_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_team_v1_monitor_proto_goTypes = []any{
 	(CostGroup)(0),                 // 0: team.v1.CostGroup
 	(MemberStatus_Role)(0),         // 1: team.v1.MemberStatus.Role
@@ -3581,171 +4059,188 @@ var file_team_v1_monitor_proto_goTypes = []any{
 	(*ActiveTask)(nil),             // 12: team.v1.ActiveTask
 	(*Worker)(nil),                 // 13: team.v1.Worker
 	(*OpenQuestion)(nil),           // 14: team.v1.OpenQuestion
-	(*WatchTaskRequest)(nil),       // 15: team.v1.WatchTaskRequest
-	(*WatchTaskResponse)(nil),      // 16: team.v1.WatchTaskResponse
-	(*TaskSnapshot)(nil),           // 17: team.v1.TaskSnapshot
-	(*GetTraceRequest)(nil),        // 18: team.v1.GetTraceRequest
-	(*GetTraceResponse)(nil),       // 19: team.v1.GetTraceResponse
-	(*Trace)(nil),                  // 20: team.v1.Trace
-	(*TraceStep)(nil),              // 21: team.v1.TraceStep
-	(*TraceAttempt)(nil),           // 22: team.v1.TraceAttempt
-	(*TraceDecision)(nil),          // 23: team.v1.TraceDecision
-	(*TraceQuestion)(nil),          // 24: team.v1.TraceQuestion
-	(*Rollup)(nil),                 // 25: team.v1.Rollup
-	(*ListCostsRequest)(nil),       // 26: team.v1.ListCostsRequest
-	(*ListCostsResponse)(nil),      // 27: team.v1.ListCostsResponse
-	(*CostShare)(nil),              // 28: team.v1.CostShare
-	(*ListQuestionsRequest)(nil),   // 29: team.v1.ListQuestionsRequest
-	(*ListQuestionsResponse)(nil),  // 30: team.v1.ListQuestionsResponse
-	(*AnswerQuestionRequest)(nil),  // 31: team.v1.AnswerQuestionRequest
-	(*AnswerQuestionResponse)(nil), // 32: team.v1.AnswerQuestionResponse
-	nil,                            // 33: team.v1.TraceDecision.UpdatesEntry
-	(*Rollup_Share)(nil),           // 34: team.v1.Rollup.Share
-	(*BoardEvent)(nil),             // 35: team.v1.BoardEvent
-	(*Event)(nil),                  // 36: team.v1.Event
-	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
-	(*BoardCounters)(nil),          // 38: team.v1.BoardCounters
-	(*WorkItem)(nil),               // 39: team.v1.WorkItem
-	(*Spent)(nil),                  // 40: team.v1.Spent
-	(*durationpb.Duration)(nil),    // 41: google.protobuf.Duration
-	(v1.TaskState)(0),              // 42: lf.a2a.v1.TaskState
-	(Step_Kind)(0),                 // 43: team.v1.Step.Kind
-	(*Question)(nil),               // 44: team.v1.Question
-	(*v1.Task)(nil),                // 45: lf.a2a.v1.Task
-	(*v1.Message)(nil),             // 46: lf.a2a.v1.Message
-	(Outcome)(0),                   // 47: team.v1.Outcome
-	(*Turn)(nil),                   // 48: team.v1.Turn
-	(*ToolResult)(nil),             // 49: team.v1.ToolResult
-	(*Transfer)(nil),               // 50: team.v1.Transfer
-	(*Error)(nil),                  // 51: team.v1.Error
-	(*Bound)(nil),                  // 52: team.v1.Bound
-	(*Verdict)(nil),                // 53: team.v1.Verdict
-	(*structpb.Struct)(nil),        // 54: google.protobuf.Struct
-	(Asked_Kind)(0),                // 55: team.v1.Asked.Kind
-	(*ApprovalRequest)(nil),        // 56: team.v1.ApprovalRequest
-	(*ToolQuestion)(nil),           // 57: team.v1.ToolQuestion
-	(*structpb.Value)(nil),         // 58: google.protobuf.Value
+	(*FindTasksRequest)(nil),       // 15: team.v1.FindTasksRequest
+	(*FindTasksResponse)(nil),      // 16: team.v1.FindTasksResponse
+	(*FoundTask)(nil),              // 17: team.v1.FoundTask
+	(*RetryTaskRequest)(nil),       // 18: team.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),      // 19: team.v1.RetryTaskResponse
+	(*WatchTaskRequest)(nil),       // 20: team.v1.WatchTaskRequest
+	(*WatchTaskResponse)(nil),      // 21: team.v1.WatchTaskResponse
+	(*TaskSnapshot)(nil),           // 22: team.v1.TaskSnapshot
+	(*GetTraceRequest)(nil),        // 23: team.v1.GetTraceRequest
+	(*GetTraceResponse)(nil),       // 24: team.v1.GetTraceResponse
+	(*Trace)(nil),                  // 25: team.v1.Trace
+	(*TraceStep)(nil),              // 26: team.v1.TraceStep
+	(*TraceAttempt)(nil),           // 27: team.v1.TraceAttempt
+	(*TraceDecision)(nil),          // 28: team.v1.TraceDecision
+	(*TraceQuestion)(nil),          // 29: team.v1.TraceQuestion
+	(*Rollup)(nil),                 // 30: team.v1.Rollup
+	(*ListCostsRequest)(nil),       // 31: team.v1.ListCostsRequest
+	(*ListCostsResponse)(nil),      // 32: team.v1.ListCostsResponse
+	(*CostShare)(nil),              // 33: team.v1.CostShare
+	(*ListQuestionsRequest)(nil),   // 34: team.v1.ListQuestionsRequest
+	(*ListQuestionsResponse)(nil),  // 35: team.v1.ListQuestionsResponse
+	(*AnswerQuestionRequest)(nil),  // 36: team.v1.AnswerQuestionRequest
+	(*AnswerQuestionResponse)(nil), // 37: team.v1.AnswerQuestionResponse
+	nil,                            // 38: team.v1.TraceDecision.UpdatesEntry
+	(*Rollup_Share)(nil),           // 39: team.v1.Rollup.Share
+	(*BoardEvent)(nil),             // 40: team.v1.BoardEvent
+	(*Event)(nil),                  // 41: team.v1.Event
+	(*timestamppb.Timestamp)(nil),  // 42: google.protobuf.Timestamp
+	(*BoardCounters)(nil),          // 43: team.v1.BoardCounters
+	(*WorkItem)(nil),               // 44: team.v1.WorkItem
+	(*Spent)(nil),                  // 45: team.v1.Spent
+	(*durationpb.Duration)(nil),    // 46: google.protobuf.Duration
+	(v1.TaskState)(0),              // 47: lf.a2a.v1.TaskState
+	(Step_Kind)(0),                 // 48: team.v1.Step.Kind
+	(*Question)(nil),               // 49: team.v1.Question
+	(*v1.Task)(nil),                // 50: lf.a2a.v1.Task
+	(*v1.Message)(nil),             // 51: lf.a2a.v1.Message
+	(Outcome)(0),                   // 52: team.v1.Outcome
+	(*Turn)(nil),                   // 53: team.v1.Turn
+	(*ToolResult)(nil),             // 54: team.v1.ToolResult
+	(*Transfer)(nil),               // 55: team.v1.Transfer
+	(*Error)(nil),                  // 56: team.v1.Error
+	(*Bound)(nil),                  // 57: team.v1.Bound
+	(*Verdict)(nil),                // 58: team.v1.Verdict
+	(*structpb.Struct)(nil),        // 59: google.protobuf.Struct
+	(Asked_Kind)(0),                // 60: team.v1.Asked.Kind
+	(*ApprovalRequest)(nil),        // 61: team.v1.ApprovalRequest
+	(*ToolQuestion)(nil),           // 62: team.v1.ToolQuestion
+	(*structpb.Value)(nil),         // 63: google.protobuf.Value
 }
 var file_team_v1_monitor_proto_depIdxs = []int32{
 	8,   // 0: team.v1.WatchTeamResponse.snapshot:type_name -> team.v1.TeamSnapshot
 	7,   // 1: team.v1.WatchTeamResponse.event:type_name -> team.v1.MonitorEvent
 	8,   // 2: team.v1.WatchTeamResponse.update:type_name -> team.v1.TeamSnapshot
-	35,  // 3: team.v1.WatchTeamResponse.board_event:type_name -> team.v1.BoardEvent
-	36,  // 4: team.v1.MonitorEvent.event:type_name -> team.v1.Event
+	40,  // 3: team.v1.WatchTeamResponse.board_event:type_name -> team.v1.BoardEvent
+	41,  // 4: team.v1.MonitorEvent.event:type_name -> team.v1.Event
 	11,  // 5: team.v1.TeamSnapshot.members:type_name -> team.v1.MemberStatus
 	9,   // 6: team.v1.TeamSnapshot.counters:type_name -> team.v1.TeamCounters
 	12,  // 7: team.v1.TeamSnapshot.active:type_name -> team.v1.ActiveTask
 	14,  // 8: team.v1.TeamSnapshot.questions:type_name -> team.v1.OpenQuestion
-	37,  // 9: team.v1.TeamSnapshot.time:type_name -> google.protobuf.Timestamp
-	38,  // 10: team.v1.TeamSnapshot.board:type_name -> team.v1.BoardCounters
-	39,  // 11: team.v1.TeamSnapshot.board_items:type_name -> team.v1.WorkItem
+	42,  // 9: team.v1.TeamSnapshot.time:type_name -> google.protobuf.Timestamp
+	43,  // 10: team.v1.TeamSnapshot.board:type_name -> team.v1.BoardCounters
+	44,  // 11: team.v1.TeamSnapshot.board_items:type_name -> team.v1.WorkItem
 	10,  // 12: team.v1.TeamCounters.tasks:type_name -> team.v1.TaskCounts
 	10,  // 13: team.v1.TeamCounters.runs:type_name -> team.v1.TaskCounts
-	40,  // 14: team.v1.TeamCounters.spent:type_name -> team.v1.Spent
-	41,  // 15: team.v1.TeamCounters.run_p50:type_name -> google.protobuf.Duration
-	41,  // 16: team.v1.TeamCounters.run_p95:type_name -> google.protobuf.Duration
+	45,  // 14: team.v1.TeamCounters.spent:type_name -> team.v1.Spent
+	46,  // 15: team.v1.TeamCounters.run_p50:type_name -> google.protobuf.Duration
+	46,  // 16: team.v1.TeamCounters.run_p95:type_name -> google.protobuf.Duration
 	1,   // 17: team.v1.MemberStatus.role:type_name -> team.v1.MemberStatus.Role
 	2,   // 18: team.v1.MemberStatus.activity:type_name -> team.v1.MemberStatus.Activity
 	3,   // 19: team.v1.MemberStatus.breaker:type_name -> team.v1.MemberStatus.Breaker
 	10,  // 20: team.v1.MemberStatus.tasks:type_name -> team.v1.TaskCounts
-	41,  // 21: team.v1.MemberStatus.latency_p50:type_name -> google.protobuf.Duration
-	41,  // 22: team.v1.MemberStatus.latency_p95:type_name -> google.protobuf.Duration
-	40,  // 23: team.v1.MemberStatus.spent:type_name -> team.v1.Spent
-	42,  // 24: team.v1.ActiveTask.state:type_name -> lf.a2a.v1.TaskState
-	37,  // 25: team.v1.ActiveTask.since:type_name -> google.protobuf.Timestamp
+	46,  // 21: team.v1.MemberStatus.latency_p50:type_name -> google.protobuf.Duration
+	46,  // 22: team.v1.MemberStatus.latency_p95:type_name -> google.protobuf.Duration
+	45,  // 23: team.v1.MemberStatus.spent:type_name -> team.v1.Spent
+	47,  // 24: team.v1.ActiveTask.state:type_name -> lf.a2a.v1.TaskState
+	42,  // 25: team.v1.ActiveTask.since:type_name -> google.protobuf.Timestamp
 	13,  // 26: team.v1.ActiveTask.workers:type_name -> team.v1.Worker
-	40,  // 27: team.v1.ActiveTask.spent:type_name -> team.v1.Spent
-	43,  // 28: team.v1.Worker.kind:type_name -> team.v1.Step.Kind
-	37,  // 29: team.v1.Worker.since:type_name -> google.protobuf.Timestamp
+	45,  // 27: team.v1.ActiveTask.spent:type_name -> team.v1.Spent
+	48,  // 28: team.v1.Worker.kind:type_name -> team.v1.Step.Kind
+	42,  // 29: team.v1.Worker.since:type_name -> google.protobuf.Timestamp
 	4,   // 30: team.v1.Worker.state:type_name -> team.v1.TraceStep.State
-	44,  // 31: team.v1.OpenQuestion.question:type_name -> team.v1.Question
-	37,  // 32: team.v1.OpenQuestion.since:type_name -> google.protobuf.Timestamp
-	17,  // 33: team.v1.WatchTaskResponse.snapshot:type_name -> team.v1.TaskSnapshot
-	7,   // 34: team.v1.WatchTaskResponse.event:type_name -> team.v1.MonitorEvent
-	45,  // 35: team.v1.TaskSnapshot.task:type_name -> lf.a2a.v1.Task
-	20,  // 36: team.v1.TaskSnapshot.trace:type_name -> team.v1.Trace
-	20,  // 37: team.v1.GetTraceResponse.trace:type_name -> team.v1.Trace
-	42,  // 38: team.v1.Trace.state:type_name -> lf.a2a.v1.TaskState
-	21,  // 39: team.v1.Trace.step:type_name -> team.v1.TraceStep
-	14,  // 40: team.v1.Trace.questions:type_name -> team.v1.OpenQuestion
-	25,  // 41: team.v1.Trace.cost:type_name -> team.v1.Rollup
-	43,  // 42: team.v1.TraceStep.kind:type_name -> team.v1.Step.Kind
-	46,  // 43: team.v1.TraceStep.input:type_name -> lf.a2a.v1.Message
-	4,   // 44: team.v1.TraceStep.state:type_name -> team.v1.TraceStep.State
-	47,  // 45: team.v1.TraceStep.outcome:type_name -> team.v1.Outcome
-	46,  // 46: team.v1.TraceStep.reply:type_name -> lf.a2a.v1.Message
-	48,  // 47: team.v1.TraceStep.turn:type_name -> team.v1.Turn
-	49,  // 48: team.v1.TraceStep.tool:type_name -> team.v1.ToolResult
-	50,  // 49: team.v1.TraceStep.transfer:type_name -> team.v1.Transfer
-	51,  // 50: team.v1.TraceStep.error:type_name -> team.v1.Error
-	22,  // 51: team.v1.TraceStep.attempts:type_name -> team.v1.TraceAttempt
-	37,  // 52: team.v1.TraceStep.decided:type_name -> google.protobuf.Timestamp
-	37,  // 53: team.v1.TraceStep.started:type_name -> google.protobuf.Timestamp
-	37,  // 54: team.v1.TraceStep.ended:type_name -> google.protobuf.Timestamp
-	40,  // 55: team.v1.TraceStep.spent:type_name -> team.v1.Spent
-	40,  // 56: team.v1.TraceStep.own:type_name -> team.v1.Spent
-	23,  // 57: team.v1.TraceStep.decisions:type_name -> team.v1.TraceDecision
-	21,  // 58: team.v1.TraceStep.steps:type_name -> team.v1.TraceStep
-	24,  // 59: team.v1.TraceStep.questions:type_name -> team.v1.TraceQuestion
-	36,  // 60: team.v1.TraceStep.notes:type_name -> team.v1.Event
-	52,  // 61: team.v1.TraceStep.bound:type_name -> team.v1.Bound
-	53,  // 62: team.v1.TraceStep.verdict:type_name -> team.v1.Verdict
-	37,  // 63: team.v1.TraceAttempt.started:type_name -> google.protobuf.Timestamp
-	37,  // 64: team.v1.TraceAttempt.ended:type_name -> google.protobuf.Timestamp
-	51,  // 65: team.v1.TraceAttempt.error:type_name -> team.v1.Error
-	40,  // 66: team.v1.TraceAttempt.spent:type_name -> team.v1.Spent
-	37,  // 67: team.v1.TraceDecision.time:type_name -> google.protobuf.Timestamp
-	54,  // 68: team.v1.TraceDecision.values:type_name -> google.protobuf.Struct
-	46,  // 69: team.v1.TraceDecision.ask:type_name -> lf.a2a.v1.Message
-	54,  // 70: team.v1.TraceDecision.plan:type_name -> google.protobuf.Struct
-	33,  // 71: team.v1.TraceDecision.updates:type_name -> team.v1.TraceDecision.UpdatesEntry
-	51,  // 72: team.v1.TraceDecision.failure:type_name -> team.v1.Error
-	55,  // 73: team.v1.TraceQuestion.kind:type_name -> team.v1.Asked.Kind
-	46,  // 74: team.v1.TraceQuestion.message:type_name -> lf.a2a.v1.Message
-	37,  // 75: team.v1.TraceQuestion.asked:type_name -> google.protobuf.Timestamp
-	37,  // 76: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
-	46,  // 77: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
-	37,  // 78: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
-	56,  // 79: team.v1.TraceQuestion.approval:type_name -> team.v1.ApprovalRequest
-	57,  // 80: team.v1.TraceQuestion.tool_question:type_name -> team.v1.ToolQuestion
-	40,  // 81: team.v1.Rollup.spent:type_name -> team.v1.Spent
-	34,  // 82: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
-	34,  // 83: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
-	34,  // 84: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
-	34,  // 85: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
-	0,   // 86: team.v1.ListCostsRequest.group_by:type_name -> team.v1.CostGroup
-	37,  // 87: team.v1.ListCostsRequest.since:type_name -> google.protobuf.Timestamp
-	37,  // 88: team.v1.ListCostsRequest.until:type_name -> google.protobuf.Timestamp
-	28,  // 89: team.v1.ListCostsResponse.shares:type_name -> team.v1.CostShare
-	28,  // 90: team.v1.ListCostsResponse.total:type_name -> team.v1.CostShare
-	37,  // 91: team.v1.ListCostsResponse.since:type_name -> google.protobuf.Timestamp
-	37,  // 92: team.v1.ListCostsResponse.until:type_name -> google.protobuf.Timestamp
-	40,  // 93: team.v1.CostShare.spent:type_name -> team.v1.Spent
-	40,  // 94: team.v1.CostShare.estimated:type_name -> team.v1.Spent
-	40,  // 95: team.v1.CostShare.claimed:type_name -> team.v1.Spent
-	14,  // 96: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
-	46,  // 97: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
-	45,  // 98: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
-	58,  // 99: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
-	40,  // 100: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
-	40,  // 101: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
-	5,   // 102: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
-	15,  // 103: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
-	18,  // 104: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
-	26,  // 105: team.v1.MonitorService.ListCosts:input_type -> team.v1.ListCostsRequest
-	29,  // 106: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
-	31,  // 107: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
-	6,   // 108: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
-	16,  // 109: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
-	19,  // 110: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
-	27,  // 111: team.v1.MonitorService.ListCosts:output_type -> team.v1.ListCostsResponse
-	30,  // 112: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
-	32,  // 113: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
-	108, // [108:114] is the sub-list for method output_type
-	102, // [102:108] is the sub-list for method input_type
-	102, // [102:102] is the sub-list for extension type_name
-	102, // [102:102] is the sub-list for extension extendee
-	0,   // [0:102] is the sub-list for field type_name
+	49,  // 31: team.v1.OpenQuestion.question:type_name -> team.v1.Question
+	42,  // 32: team.v1.OpenQuestion.since:type_name -> google.protobuf.Timestamp
+	47,  // 33: team.v1.FindTasksRequest.state:type_name -> lf.a2a.v1.TaskState
+	42,  // 34: team.v1.FindTasksRequest.since:type_name -> google.protobuf.Timestamp
+	42,  // 35: team.v1.FindTasksRequest.until:type_name -> google.protobuf.Timestamp
+	17,  // 36: team.v1.FindTasksResponse.tasks:type_name -> team.v1.FoundTask
+	47,  // 37: team.v1.FoundTask.state:type_name -> lf.a2a.v1.TaskState
+	42,  // 38: team.v1.FoundTask.created:type_name -> google.protobuf.Timestamp
+	42,  // 39: team.v1.FoundTask.changed:type_name -> google.protobuf.Timestamp
+	45,  // 40: team.v1.FoundTask.spent:type_name -> team.v1.Spent
+	22,  // 41: team.v1.WatchTaskResponse.snapshot:type_name -> team.v1.TaskSnapshot
+	7,   // 42: team.v1.WatchTaskResponse.event:type_name -> team.v1.MonitorEvent
+	50,  // 43: team.v1.TaskSnapshot.task:type_name -> lf.a2a.v1.Task
+	25,  // 44: team.v1.TaskSnapshot.trace:type_name -> team.v1.Trace
+	25,  // 45: team.v1.GetTraceResponse.trace:type_name -> team.v1.Trace
+	47,  // 46: team.v1.Trace.state:type_name -> lf.a2a.v1.TaskState
+	26,  // 47: team.v1.Trace.step:type_name -> team.v1.TraceStep
+	14,  // 48: team.v1.Trace.questions:type_name -> team.v1.OpenQuestion
+	30,  // 49: team.v1.Trace.cost:type_name -> team.v1.Rollup
+	48,  // 50: team.v1.TraceStep.kind:type_name -> team.v1.Step.Kind
+	51,  // 51: team.v1.TraceStep.input:type_name -> lf.a2a.v1.Message
+	4,   // 52: team.v1.TraceStep.state:type_name -> team.v1.TraceStep.State
+	52,  // 53: team.v1.TraceStep.outcome:type_name -> team.v1.Outcome
+	51,  // 54: team.v1.TraceStep.reply:type_name -> lf.a2a.v1.Message
+	53,  // 55: team.v1.TraceStep.turn:type_name -> team.v1.Turn
+	54,  // 56: team.v1.TraceStep.tool:type_name -> team.v1.ToolResult
+	55,  // 57: team.v1.TraceStep.transfer:type_name -> team.v1.Transfer
+	56,  // 58: team.v1.TraceStep.error:type_name -> team.v1.Error
+	27,  // 59: team.v1.TraceStep.attempts:type_name -> team.v1.TraceAttempt
+	42,  // 60: team.v1.TraceStep.decided:type_name -> google.protobuf.Timestamp
+	42,  // 61: team.v1.TraceStep.started:type_name -> google.protobuf.Timestamp
+	42,  // 62: team.v1.TraceStep.ended:type_name -> google.protobuf.Timestamp
+	45,  // 63: team.v1.TraceStep.spent:type_name -> team.v1.Spent
+	45,  // 64: team.v1.TraceStep.own:type_name -> team.v1.Spent
+	28,  // 65: team.v1.TraceStep.decisions:type_name -> team.v1.TraceDecision
+	26,  // 66: team.v1.TraceStep.steps:type_name -> team.v1.TraceStep
+	29,  // 67: team.v1.TraceStep.questions:type_name -> team.v1.TraceQuestion
+	41,  // 68: team.v1.TraceStep.notes:type_name -> team.v1.Event
+	57,  // 69: team.v1.TraceStep.bound:type_name -> team.v1.Bound
+	58,  // 70: team.v1.TraceStep.verdict:type_name -> team.v1.Verdict
+	42,  // 71: team.v1.TraceAttempt.started:type_name -> google.protobuf.Timestamp
+	42,  // 72: team.v1.TraceAttempt.ended:type_name -> google.protobuf.Timestamp
+	56,  // 73: team.v1.TraceAttempt.error:type_name -> team.v1.Error
+	45,  // 74: team.v1.TraceAttempt.spent:type_name -> team.v1.Spent
+	42,  // 75: team.v1.TraceDecision.time:type_name -> google.protobuf.Timestamp
+	59,  // 76: team.v1.TraceDecision.values:type_name -> google.protobuf.Struct
+	51,  // 77: team.v1.TraceDecision.ask:type_name -> lf.a2a.v1.Message
+	59,  // 78: team.v1.TraceDecision.plan:type_name -> google.protobuf.Struct
+	38,  // 79: team.v1.TraceDecision.updates:type_name -> team.v1.TraceDecision.UpdatesEntry
+	56,  // 80: team.v1.TraceDecision.failure:type_name -> team.v1.Error
+	60,  // 81: team.v1.TraceQuestion.kind:type_name -> team.v1.Asked.Kind
+	51,  // 82: team.v1.TraceQuestion.message:type_name -> lf.a2a.v1.Message
+	42,  // 83: team.v1.TraceQuestion.asked:type_name -> google.protobuf.Timestamp
+	42,  // 84: team.v1.TraceQuestion.expires:type_name -> google.protobuf.Timestamp
+	51,  // 85: team.v1.TraceQuestion.answer:type_name -> lf.a2a.v1.Message
+	42,  // 86: team.v1.TraceQuestion.closed:type_name -> google.protobuf.Timestamp
+	61,  // 87: team.v1.TraceQuestion.approval:type_name -> team.v1.ApprovalRequest
+	62,  // 88: team.v1.TraceQuestion.tool_question:type_name -> team.v1.ToolQuestion
+	45,  // 89: team.v1.Rollup.spent:type_name -> team.v1.Spent
+	39,  // 90: team.v1.Rollup.members:type_name -> team.v1.Rollup.Share
+	39,  // 91: team.v1.Rollup.teams:type_name -> team.v1.Rollup.Share
+	39,  // 92: team.v1.Rollup.accounts:type_name -> team.v1.Rollup.Share
+	39,  // 93: team.v1.Rollup.models:type_name -> team.v1.Rollup.Share
+	0,   // 94: team.v1.ListCostsRequest.group_by:type_name -> team.v1.CostGroup
+	42,  // 95: team.v1.ListCostsRequest.since:type_name -> google.protobuf.Timestamp
+	42,  // 96: team.v1.ListCostsRequest.until:type_name -> google.protobuf.Timestamp
+	33,  // 97: team.v1.ListCostsResponse.shares:type_name -> team.v1.CostShare
+	33,  // 98: team.v1.ListCostsResponse.total:type_name -> team.v1.CostShare
+	42,  // 99: team.v1.ListCostsResponse.since:type_name -> google.protobuf.Timestamp
+	42,  // 100: team.v1.ListCostsResponse.until:type_name -> google.protobuf.Timestamp
+	45,  // 101: team.v1.CostShare.spent:type_name -> team.v1.Spent
+	45,  // 102: team.v1.CostShare.estimated:type_name -> team.v1.Spent
+	45,  // 103: team.v1.CostShare.claimed:type_name -> team.v1.Spent
+	14,  // 104: team.v1.ListQuestionsResponse.questions:type_name -> team.v1.OpenQuestion
+	51,  // 105: team.v1.AnswerQuestionRequest.message:type_name -> lf.a2a.v1.Message
+	50,  // 106: team.v1.AnswerQuestionResponse.task:type_name -> lf.a2a.v1.Task
+	63,  // 107: team.v1.TraceDecision.UpdatesEntry.value:type_name -> google.protobuf.Value
+	45,  // 108: team.v1.Rollup.Share.own:type_name -> team.v1.Spent
+	45,  // 109: team.v1.Rollup.Share.total:type_name -> team.v1.Spent
+	15,  // 110: team.v1.MonitorService.FindTasks:input_type -> team.v1.FindTasksRequest
+	18,  // 111: team.v1.MonitorService.RetryTask:input_type -> team.v1.RetryTaskRequest
+	5,   // 112: team.v1.MonitorService.WatchTeam:input_type -> team.v1.WatchTeamRequest
+	20,  // 113: team.v1.MonitorService.WatchTask:input_type -> team.v1.WatchTaskRequest
+	23,  // 114: team.v1.MonitorService.GetTrace:input_type -> team.v1.GetTraceRequest
+	31,  // 115: team.v1.MonitorService.ListCosts:input_type -> team.v1.ListCostsRequest
+	34,  // 116: team.v1.MonitorService.ListQuestions:input_type -> team.v1.ListQuestionsRequest
+	36,  // 117: team.v1.MonitorService.AnswerQuestion:input_type -> team.v1.AnswerQuestionRequest
+	16,  // 118: team.v1.MonitorService.FindTasks:output_type -> team.v1.FindTasksResponse
+	19,  // 119: team.v1.MonitorService.RetryTask:output_type -> team.v1.RetryTaskResponse
+	6,   // 120: team.v1.MonitorService.WatchTeam:output_type -> team.v1.WatchTeamResponse
+	21,  // 121: team.v1.MonitorService.WatchTask:output_type -> team.v1.WatchTaskResponse
+	24,  // 122: team.v1.MonitorService.GetTrace:output_type -> team.v1.GetTraceResponse
+	32,  // 123: team.v1.MonitorService.ListCosts:output_type -> team.v1.ListCostsResponse
+	35,  // 124: team.v1.MonitorService.ListQuestions:output_type -> team.v1.ListQuestionsResponse
+	37,  // 125: team.v1.MonitorService.AnswerQuestion:output_type -> team.v1.AnswerQuestionResponse
+	118, // [118:126] is the sub-list for method output_type
+	110, // [110:118] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_monitor_proto_init() }
@@ -3762,17 +4257,17 @@ func file_team_v1_monitor_proto_init() {
 		(*WatchTeamResponse_Update)(nil),
 		(*WatchTeamResponse_BoardEvent)(nil),
 	}
-	file_team_v1_monitor_proto_msgTypes[11].OneofWrappers = []any{
+	file_team_v1_monitor_proto_msgTypes[16].OneofWrappers = []any{
 		(*WatchTaskResponse_Snapshot)(nil),
 		(*WatchTaskResponse_Event)(nil),
 	}
-	file_team_v1_monitor_proto_msgTypes[16].OneofWrappers = []any{
+	file_team_v1_monitor_proto_msgTypes[21].OneofWrappers = []any{
 		(*TraceStep_Reply)(nil),
 		(*TraceStep_Turn)(nil),
 		(*TraceStep_Tool)(nil),
 		(*TraceStep_Transfer)(nil),
 	}
-	file_team_v1_monitor_proto_msgTypes[26].OneofWrappers = []any{
+	file_team_v1_monitor_proto_msgTypes[31].OneofWrappers = []any{
 		(*AnswerQuestionRequest_Text)(nil),
 		(*AnswerQuestionRequest_Message)(nil),
 	}
@@ -3782,7 +4277,7 @@ func file_team_v1_monitor_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_monitor_proto_rawDesc), len(file_team_v1_monitor_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   30,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

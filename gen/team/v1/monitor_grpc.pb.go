@@ -22,6 +22,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
+	MonitorService_FindTasks_FullMethodName      = "/team.v1.MonitorService/FindTasks"
+	MonitorService_RetryTask_FullMethodName      = "/team.v1.MonitorService/RetryTask"
 	MonitorService_WatchTeam_FullMethodName      = "/team.v1.MonitorService/WatchTeam"
 	MonitorService_WatchTask_FullMethodName      = "/team.v1.MonitorService/WatchTask"
 	MonitorService_GetTrace_FullMethodName       = "/team.v1.MonitorService/GetTrace"
@@ -34,9 +36,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. All figures are
-// computed from the journals of the tasks, except those of ListCosts. Safe for concurrent use.
+// MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. FindTasks, WatchTask and GetTrace
+// show a caller with the permission WATCH all tasks of its account. All figures are computed from the journals of the
+// tasks, except those of ListCosts and FindTasks. Safe for concurrent use.
 type MonitorServiceClient interface {
+	// FindTasks lists tasks of all teams and agents: the caller's own or, with the permission WATCH, those of its account.
+	// The newest are first; with min_cost_micros, those that have spent most. Errors: INVALID_REQUEST; PERMISSION_DENIED
+	// for another principal without WATCH.
+	FindTasks(ctx context.Context, in *FindTasksRequest, opts ...grpc.CallOption) (*FindTasksResponse, error)
+	// RetryTask begins a new task that does the work of an ended one again, and keeps the results of the steps that had
+	// succeeded. The new task has the message, the conversation and the revision of the old one. It begins like a message:
+	// limits, budgets, halts and permissions apply to it, and what was kept costs it nothing. Errors: TASK_NOT_FOUND;
+	// UNSUPPORTED_OPERATION for a task that has not ended, has succeeded, or was begun by another task; AGENT_NOT_FOUND;
+	// HALTED.
+	RetryTask(ctx context.Context, in *RetryTaskRequest, opts ...grpc.CallOption) (*RetryTaskResponse, error)
 	// WatchTeam streams a team: first a snapshot, then the events of its tasks, and a new snapshot
 	// whenever the team has changed. Work that the team does as a member of another team is included;
 	// each piece of such work counts as one of its tasks. The stream ends when the caller closes it.
@@ -76,6 +89,26 @@ type monitorServiceClient struct {
 
 func NewMonitorServiceClient(cc grpc.ClientConnInterface) MonitorServiceClient {
 	return &monitorServiceClient{cc}
+}
+
+func (c *monitorServiceClient) FindTasks(ctx context.Context, in *FindTasksRequest, opts ...grpc.CallOption) (*FindTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindTasksResponse)
+	err := c.cc.Invoke(ctx, MonitorService_FindTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *monitorServiceClient) RetryTask(ctx context.Context, in *RetryTaskRequest, opts ...grpc.CallOption) (*RetryTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetryTaskResponse)
+	err := c.cc.Invoke(ctx, MonitorService_RetryTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *monitorServiceClient) WatchTeam(ctx context.Context, in *WatchTeamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTeamResponse], error) {
@@ -160,9 +193,20 @@ func (c *monitorServiceClient) AnswerQuestion(ctx context.Context, in *AnswerQue
 // All implementations should embed UnimplementedMonitorServiceServer
 // for forward compatibility.
 //
-// MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. All figures are
-// computed from the journals of the tasks, except those of ListCosts. Safe for concurrent use.
+// MonitorService shows callers their own tasks; any other task is TASK_NOT_FOUND. FindTasks, WatchTask and GetTrace
+// show a caller with the permission WATCH all tasks of its account. All figures are computed from the journals of the
+// tasks, except those of ListCosts and FindTasks. Safe for concurrent use.
 type MonitorServiceServer interface {
+	// FindTasks lists tasks of all teams and agents: the caller's own or, with the permission WATCH, those of its account.
+	// The newest are first; with min_cost_micros, those that have spent most. Errors: INVALID_REQUEST; PERMISSION_DENIED
+	// for another principal without WATCH.
+	FindTasks(context.Context, *FindTasksRequest) (*FindTasksResponse, error)
+	// RetryTask begins a new task that does the work of an ended one again, and keeps the results of the steps that had
+	// succeeded. The new task has the message, the conversation and the revision of the old one. It begins like a message:
+	// limits, budgets, halts and permissions apply to it, and what was kept costs it nothing. Errors: TASK_NOT_FOUND;
+	// UNSUPPORTED_OPERATION for a task that has not ended, has succeeded, or was begun by another task; AGENT_NOT_FOUND;
+	// HALTED.
+	RetryTask(context.Context, *RetryTaskRequest) (*RetryTaskResponse, error)
 	// WatchTeam streams a team: first a snapshot, then the events of its tasks, and a new snapshot
 	// whenever the team has changed. Work that the team does as a member of another team is included;
 	// each piece of such work counts as one of its tasks. The stream ends when the caller closes it.
@@ -203,6 +247,12 @@ type MonitorServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedMonitorServiceServer struct{}
 
+func (UnimplementedMonitorServiceServer) FindTasks(context.Context, *FindTasksRequest) (*FindTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindTasks not implemented")
+}
+func (UnimplementedMonitorServiceServer) RetryTask(context.Context, *RetryTaskRequest) (*RetryTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetryTask not implemented")
+}
 func (UnimplementedMonitorServiceServer) WatchTeam(*WatchTeamRequest, grpc.ServerStreamingServer[WatchTeamResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchTeam not implemented")
 }
@@ -239,6 +289,42 @@ func RegisterMonitorServiceServer(s grpc.ServiceRegistrar, srv MonitorServiceSer
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&MonitorService_ServiceDesc, srv)
+}
+
+func _MonitorService_FindTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MonitorServiceServer).FindTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MonitorService_FindTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MonitorServiceServer).FindTasks(ctx, req.(*FindTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MonitorService_RetryTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetryTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MonitorServiceServer).RetryTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MonitorService_RetryTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MonitorServiceServer).RetryTask(ctx, req.(*RetryTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _MonitorService_WatchTeam_Handler(srv interface{}, stream grpc.ServerStream) error {
@@ -342,6 +428,14 @@ var MonitorService_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "team.v1.MonitorService",
 	HandlerType: (*MonitorServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "FindTasks",
+			Handler:    _MonitorService_FindTasks_Handler,
+		},
+		{
+			MethodName: "RetryTask",
+			Handler:    _MonitorService_RetryTask_Handler,
+		},
 		{
 			MethodName: "GetTrace",
 			Handler:    _MonitorService_GetTrace_Handler,

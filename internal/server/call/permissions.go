@@ -44,6 +44,8 @@ var permissions = map[string]a2a.Permissions{
 	"UpdateAgent":     a2a.PermissionManage,
 	"UnregisterAgent": a2a.PermissionManage,
 	// MonitorService
+	"FindTasks":      a2a.PermissionRead,
+	"RetryTask":      a2a.PermissionCall,
 	"WatchTeam":      a2a.PermissionRead,
 	"WatchTask":      a2a.PermissionRead,
 	"GetTrace":       a2a.PermissionRead,

@@ -13,6 +13,8 @@ import (
 // Monitor implements the monitor service, like *monitor.Monitor. The context carries the
 // caller and errors are reported as described at Handler.
 type Monitor interface {
+	FindTasks(context.Context, *teamv1.FindTasksRequest) (*teamv1.FindTasksResponse, error)
+	RetryTask(context.Context, *teamv1.RetryTaskRequest) (*teamv1.RetryTaskResponse, error)
 	WatchTeam(context.Context, *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error)
 	WatchTask(context.Context, *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error)
 	GetTrace(context.Context, *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error)

@@ -48,6 +48,14 @@ func (s *Store) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.
 	return s.Store.Runs(ctx, owner, f)
 }
 
+// Find implements a2a.Overview.
+func (s *Store) Find(ctx context.Context, q a2a.TaskQuery) (a2a.FoundTasks, error) {
+	if after, err := s.meet(ctx, List); err != nil || after != nil {
+		return a2a.FoundTasks{}, first(err, after)
+	}
+	return s.Store.Find(ctx, q)
+}
+
 // Collaborating implements a2a.Overview.
 func (s *Store) Collaborating(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
 	if after, err := s.meet(ctx, List); err != nil || after != nil {

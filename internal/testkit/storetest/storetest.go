@@ -35,7 +35,7 @@ func Run(t *testing.T, open Open) {
 		test func(*testing.T, Open)
 	}{
 		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
-		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Overview", overviews}, {"Backlog", backlogs}, {"Approvals", approvals},
+		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Overview", overviews}, {"Find", founds}, {"Kept", kept}, {"Backlog", backlogs}, {"Approvals", approvals},
 		{"Race", races}, {"Model", models}, {"Conversation", conversations}, {"Push", pushes}, {"Catalog", catalogs}, {"T-49 Audit", audits}, {"Collaboration", collaborations},
 		{"Board", boards}, {"Account", ledgers}, {"SharedBudgets", sharedBudgets}, {"Cost", costs}, {"Halt", halts}, {"T-11 Keys", keys}, {"T-11 Rights", rights},
 	} {

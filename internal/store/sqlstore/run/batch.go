@@ -178,8 +178,13 @@ func (b *batch) statements(inputs int64) []db.Stmt {
 		b.take(e, add)
 		b.ask(e, add)
 	}
+	var total cost.Amounts
 	for _, sum := range cost.Merge(costs, nil) {
 		add(account.AddCost, account.CostArgs(sum)...)
+		total.Add(sum.Amounts)
+	}
+	if spent := total.Spent(); len(costs) > 0 {
+		add(addSpent, a2a.AccountOf(j.owner), spent.GetInputTokens(), spent.GetOutputTokens(), spent.GetCostMicros())
 	}
 	switch {
 	case b.snap != nil:

@@ -144,6 +144,14 @@ WHERE id = $1 AND EXISTS (` + admitted + `)`
 const endTask = `UPDATE task SET state = $4, status_at = $5, visible = $6, snap_seq = $7, snap_sum = $8, snap = $9
 WHERE id = $1 AND EXISTS (` + admitted + `)`
 
+// addSpent adds to what the task of a batch that was admitted by fence has spent. A batch that is written again, because
+// the reply to the first attempt was lost, adds nothing.
+const addSpent = `INSERT INTO task_spent (id, owner, seq, account, input_tokens, output_tokens, cost_micros)
+SELECT id, owner, seq, $4, $5, $6, $7 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
+ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, input_tokens = task_spent.input_tokens + excluded.input_tokens,
+output_tokens = task_spent.output_tokens + excluded.output_tokens, cost_micros = task_spent.cost_micros + excluded.cost_micros
+WHERE task_spent.seq < excluded.seq`
+
 // deleteInput deletes an inbox row of a batch that was admitted by fence.
 const deleteInput = `DELETE FROM inbox WHERE id = $1 AND n = $4 AND EXISTS (` + admitted + `)`
 

@@ -3,8 +3,10 @@ package run
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 )
@@ -19,10 +21,52 @@ const (
 // Forget deletes runs that ended before a time, with everything that belongs to them, and the streamed text of those
 // that ended before another one.
 func (s *Runs) Forget(ctx context.Context, ended, deltas time.Time) error {
-	if err := s.sweep(ctx, `ended < $1`, ended, deleteRun); err != nil {
+	err := s.sweep(ctx, `ended < $1`, ended, func(ctx context.Context, q db.Querier, id string) error {
+		if err := deleteWords(ctx, q, id); err != nil {
+			return err
+		}
+		return deleteBy(ctx, q, id, deleteRun)
+	})
+	if err != nil {
 		return err
 	}
-	return s.sweep(ctx, `ended < $1 AND deltas > 0`, deltas, record.DeleteDeltas)
+	return s.sweep(ctx, `ended < $1 AND deltas > 0`, deltas, func(ctx context.Context, q db.Querier, id string) error {
+		return deleteBy(ctx, q, id, record.DeleteDeltas)
+	})
+}
+
+// deleteBy runs statements with the id of a run.
+func deleteBy(ctx context.Context, q db.Querier, id string, texts []string) error {
+	for _, text := range texts {
+		if _, err := q.Exec(ctx, text, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Statements of the words of a task.
+const (
+	selectText = `SELECT account, created, text FROM task WHERE id = $1`
+	deleteWord = `DELETE FROM task_word WHERE word = $1 AND created = $2 AND id = $3`
+)
+
+// deleteWords deletes the words of the text of a task.
+func deleteWords(ctx context.Context, q db.Querier, id string) error {
+	var account, text string
+	var created int64
+	err := q.Scan(ctx, []any{&account, &created, &text}, selectText, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var stmts []db.Stmt
+	for _, w := range store.Words(text) {
+		stmts = append(stmts, db.With(deleteWord, store.WordKey(account, w), created, id))
+	}
+	return db.Exec(ctx, q, stmts...)
 }
 
 // LastKept returns the end of the last one of n ended runs that are kept, the zero time if there are fewer.
@@ -33,13 +77,13 @@ func (s *Runs) LastKept(ctx context.Context, n int) (time.Time, error) {
 }
 
 // sweep deletes runs, or a part of their data, in batches.
-func (s *Runs) sweep(ctx context.Context, old string, before time.Time, texts []string) error {
-	return db.Repeat(func() (more bool, err error) { return s.sweepBatch(ctx, old, before.UnixMilli(), texts) })
+func (s *Runs) sweep(ctx context.Context, old string, before time.Time, remove func(context.Context, db.Querier, string) error) error {
+	return db.Repeat(func() (more bool, err error) { return s.sweepBatch(ctx, old, before.UnixMilli(), remove) })
 }
 
 // sweepBatch deletes a batch of runs, or a part of their data. more reports whether there may be further
 // ones.
-func (s *Runs) sweepBatch(ctx context.Context, old string, before int64, texts []string) (more bool, err error) {
+func (s *Runs) sweepBatch(ctx context.Context, old string, before int64, remove func(context.Context, db.Querier, string) error) (more bool, err error) {
 	err = s.db.Do(ctx, func(ctx context.Context, q db.Querier) error {
 		var ids []string
 		var rows, events int64
@@ -55,10 +99,8 @@ func (s *Runs) sweepBatch(ctx context.Context, old string, before int64, texts [
 		}, `SELECT id, seq FROM run WHERE ended IS NOT NULL AND `+old+` LIMIT $2`+s.db.Skip, before, int64(retainBatch))
 		more = rows == retainBatch || int64(len(ids)) < rows
 		for _, id := range ids {
-			for _, text := range texts {
-				if err == nil {
-					_, err = q.Exec(ctx, text, id)
-				}
+			if err == nil {
+				err = remove(ctx, q, id)
 			}
 		}
 		return err

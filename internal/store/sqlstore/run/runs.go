@@ -19,11 +19,11 @@ import (
 )
 
 // Tables are the tables of this package whose rows are copied with a store.
-var Tables = []string{"request", "question", "collaboration_slot", "task", "run"}
+var Tables = []string{"request", "question", "collaboration_slot", "task", "task_word", "task_spent", "run"}
 
 // deleteRun are the statements that delete a run, $1, and all that belongs to it.
 var deleteRun = slices.Concat(record.DeleteRun, account.DeleteRun, push.DeleteRun,
-	[]string{`DELETE FROM request WHERE id = $1`, `DELETE FROM task WHERE id = $1`, `DELETE FROM run WHERE id = $1`})
+	[]string{`DELETE FROM request WHERE id = $1`, `DELETE FROM task_spent WHERE id = $1`, `DELETE FROM task WHERE id = $1`, `DELETE FROM run WHERE id = $1`})
 
 // Runs are the runs of a database. It implements engine.Leases, but for Now and Ready.
 type Runs struct {

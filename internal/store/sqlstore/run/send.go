@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -51,8 +53,7 @@ WHERE request.at <= $9`
 
 // insertFirstBlob stores a blob of the first event of a new task, if that event was inserted.
 const insertFirstBlob = `INSERT INTO blob (id, hash, body) SELECT $1, $2, $3
-WHERE EXISTS (SELECT 1 FROM event WHERE event.id = $1 AND event.seq = 1 AND event.sum = $4)
-ON CONFLICT DO NOTHING`
+WHERE ` + isFirst + ` ON CONFLICT DO NOTHING`
 
 // insertPush stores the configuration with which a task is created.
 const insertPush = `INSERT INTO push_config (id, scope, config, owner, body, due, seen, version, epoch) SELECT $1, '', $4, $3, $5, $6, 0, $7, $8
@@ -62,14 +63,34 @@ WHERE ` + mine + ` AND EXISTS (SELECT 1 FROM run WHERE run.id = $1 AND run.owner
 const mine = `($2 = '' OR EXISTS (SELECT 1 FROM request WHERE request.owner = $3 AND request.root = '' AND message = $2 AND request.id = $1))`
 
 // insertRun stores the run of a new task.
-const insertRun = `INSERT INTO run (id, owner, seq, bytes, due, definition, push) SELECT $1, $3, 1, $4, $5, $6, $7 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+const insertRun = `INSERT INTO run (id, owner, seq, bytes, due, definition, push) SELECT $1, $3, $8, $4, $5, $6, $7 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
 // insertTask stores the task row of a new task.
-const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible, brief, agent_account)
-SELECT $1, $3, $4, $5, $6, $7, $8, $9, $10 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+const insertTask = `INSERT INTO task (id, owner, agent, context_id, state, status_at, visible, brief, agent_account, account, created, text)
+SELECT $1, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
 
 // insertFirst stores the first event of a new task.
 const insertFirst = `INSERT INTO event (id, seq, scope, delta, sum, body) SELECT $1, 1, '', 0, $4, $5 WHERE ` + mine + ` ON CONFLICT DO NOTHING`
+
+// isFirst is true if the first event of a new task is the one that its creation has inserted.
+const isFirst = `EXISTS (SELECT 1 FROM event WHERE event.id = $1 AND event.seq = 1 AND event.sum = $4)`
+
+// insertKept stores an event that follows the first one of a new task.
+const insertKept = `INSERT INTO event (id, seq, scope, delta, sum, body) SELECT $1, $2, $3, 0, $5, $6 WHERE ` + isFirst + ` ON CONFLICT DO NOTHING`
+
+// insertWords returns the statements that store 1 to maxRows words of the text of a new task.
+func insertWords() (texts [maxRows]string) {
+	var rows []string
+	for i := range texts {
+		rows = append(rows, fmt.Sprintf("(CAST($%d AS BIGINT))", i+2))
+		texts[i] = `INSERT INTO task_word (word, created, id) SELECT column1, task.created, task.id FROM task CROSS JOIN (VALUES ` + strings.Join(rows, ", ") + `) AS w
+WHERE task.id = $1 ON CONFLICT DO NOTHING`
+	}
+	return texts
+}
+
+// wordStatements are the result of insertWords.
+var wordStatements = insertWords()
 
 // Create creates a task with its first event, due to run. If the message was received before, it
 // returns the root that the message began, and existed is true.
@@ -121,26 +142,35 @@ func (s *Intake) Create(ctx context.Context, n a2a.New) (root string, existed bo
 // creation returns the change that creates a task.
 func (s *Intake) creation(n a2a.New) (*db.Op, error) {
 	acc, now := n.Accepted, s.DB.Now()
-	ev := &teamv1.Event{Seq: 1, Time: timestamppb.New(now), Agent: acc.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: acc}}
-	e, err := record.Encode(acc.GetTaskId(), ev)
+	id, at, account := acc.GetTaskId(), now.UnixMilli(), a2a.AccountOf(n.Owner)
+	entries, size, f, err := firstEvents(n, now)
 	if err != nil {
 		return nil, err
 	}
-	f := project.New(acc.GetTaskId(), "")
-	f.Apply(ev)
-	l := listingOf(f)
-	id, at := acc.GetTaskId(), now.UnixMilli()
-	o := &db.Op{Root: id, Size: e.Size, Account: a2a.AccountOf(n.Owner)}
+	first, l, text := entries[0], listingOf(f), store.TextOf(acc.GetMessage())
+	o := &db.Op{Root: id, Size: int(size), Account: account}
 	if n.MessageID != "" {
 		o.Stmts = append(o.Stmts, db.With(insertRequest, n.Owner, store.AgentOf(n.MessageID, store.AgentKey(acc)), "", n.MessageID, n.Digest, id, int64(0), at, s.expired(n.MessageID, at)))
 	}
 	o.Stmts = append(o.Stmts,
-		db.With(insertRun, id, n.MessageID, n.Owner, int64(e.Size), at, definitionOf(acc), db.Flag(n.Push != nil)),
-		db.With(insertTask, id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, db.Flag(l.visible), db.Flag(acc.GetCollaboration() != nil), acc.GetPins().GetAccounts()[acc.GetAgent()]),
-		db.With(insertFirst, id, n.MessageID, n.Owner, e.Sum, e.Body),
+		db.With(insertRun, id, n.MessageID, n.Owner, size, at, definitionOf(acc), db.Flag(n.Push != nil), int64(len(entries))),
+		db.With(insertTask, id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, db.Flag(l.visible), db.Flag(acc.GetCollaboration() != nil), acc.GetPins().GetAccounts()[acc.GetAgent()], account, at, text),
+		db.With(insertFirst, id, n.MessageID, n.Owner, first.Sum, first.Body),
 	)
-	for _, v := range e.Blobs {
-		o.Stmts = append(o.Stmts, db.With(insertFirstBlob, id, v.Hash, v.Value, e.Sum))
+	for _, e := range entries[1:] {
+		o.Stmts = append(o.Stmts, db.With(insertKept, id, e.Event.GetSeq(), e.Event.GetScope(), first.Sum, e.Sum, e.Body))
+	}
+	for _, e := range entries {
+		for _, v := range e.Blobs {
+			o.Stmts = append(o.Stmts, db.With(insertFirstBlob, id, v.Hash, v.Value, first.Sum))
+		}
+	}
+	for words := range slices.Chunk(store.Words(text), maxRows) {
+		args := []any{id}
+		for _, w := range words {
+			args = append(args, store.WordKey(account, w))
+		}
+		o.Stmts = append(o.Stmts, db.With(wordStatements[len(words)-1], args...))
 	}
 	if n.Push != nil {
 		body, err := s.Pushes.Seal(id, "", n.Push)
@@ -150,6 +180,23 @@ func (s *Intake) creation(n a2a.New) (*db.Op, error) {
 		o.Stmts = append(o.Stmts, db.With(insertPush, id, n.MessageID, n.Owner, n.Push.GetId(), body, at, n.PushVersion, push.Epoch()))
 	}
 	return o, nil
+}
+
+// firstEvents returns the events with which the journal of a new task begins, their size in bytes, and the task after
+// them.
+func firstEvents(n a2a.New, now time.Time) (entries []record.Entry, size int64, f *project.Fold, err error) {
+	root, agentID, at := n.Accepted.GetTaskId(), n.Accepted.GetAgent(), timestamppb.New(now)
+	f = project.New(root, "")
+	for i, ev := range append([]*teamv1.Event{{Agent: agentID, Kind: &teamv1.Event_Accepted{Accepted: n.Accepted}}}, n.Kept...) {
+		ev.Seq, ev.Time = int64(i+1), at
+		e, err := record.Encode(root, ev)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		f.Apply(ev)
+		entries, size = append(entries, e), size+int64(e.Size)
+	}
+	return entries, size, f, nil
 }
 
 // definitionOf returns the revision to which a run is pinned, NULL without one.

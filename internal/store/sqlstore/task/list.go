@@ -22,7 +22,7 @@ import (
 // moves to the front of the list.
 func (s *Tasks) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
 	now := s.DB.Now()
-	c, err := s.DB.Tokens.Open(owner, f, now)
+	c, err := s.DB.Tokens.Open(store.BoundTo(owner, f), f.PageToken, now)
 	if err != nil {
 		return a2a.Page{}, err
 	}
@@ -46,7 +46,7 @@ func (s *Tasks) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 	n, err := s.fill(ctx, &page, owner, f, rows[:min(len(rows), size)])
 	if err == nil && n < len(rows) {
 		c.At, c.ID = rows[n-1].statusAt, rows[n-1].id
-		page.NextToken = s.DB.Tokens.Seal(owner, f, c, now)
+		page.NextToken = s.DB.Tokens.Seal(store.BoundTo(owner, f), c, now)
 	}
 	return page, err
 }

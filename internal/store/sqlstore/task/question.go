@@ -79,7 +79,7 @@ func (s *Tasks) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 // positions first, and then reads the questions there.
 func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
 	w := &db.Where{}
-	w.And("account = ?", f.Account)
+	w.And("question.account = ?", f.Account)
 	w.And("(question.id, question.seq) > (?, ?)", f.After, f.AfterSeq)
 	if !f.EveryRole {
 		roles := make([]any, len(f.Roles))

@@ -4,11 +4,15 @@
 
 -- +goose Up
 
--- Tasks as readers list them. agent_account is the account that has made the agent by the API, '' for an agent of the
--- file. brief is 1 for tasks that were begun with a brief. snap is the task at its end.
+-- Tasks as readers list them. account is that of the owner, agent_account the one that has made the agent by the API, ''
+-- for an agent of the file. text is the beginning of the message. brief is 1 for tasks that were begun with a brief. snap
+-- is the task at its end.
 CREATE TABLE task (
     id            TEXT   NOT NULL PRIMARY KEY,
+    account       TEXT   NOT NULL,
     owner         TEXT   NOT NULL,
+    created       BIGINT NOT NULL,
+    text          TEXT   NOT NULL,
     agent         TEXT   NOT NULL,
     agent_account TEXT   NOT NULL,
     context_id    TEXT   NOT NULL,
@@ -24,8 +28,35 @@ CREATE INDEX task_owner ON task (owner, status_at DESC, id DESC);
 CREATE INDEX task_agent ON task (owner, agent, status_at DESC, id DESC);
 CREATE INDEX task_context ON task (owner, context_id, status_at DESC, id DESC);
 CREATE INDEX task_state ON task (owner, state, status_at DESC, id DESC);
+CREATE INDEX task_created ON task (account, created DESC, id DESC);
+CREATE INDEX task_created_agent ON task (account, agent, created DESC, id DESC);
+CREATE INDEX task_created_state ON task (account, state, created DESC, id DESC);
+CREATE INDEX task_owner_created ON task (owner, created DESC, id DESC);
+CREATE INDEX task_owner_created_agent ON task (owner, agent, created DESC, id DESC);
+CREATE INDEX task_owner_created_state ON task (owner, state, created DESC, id DESC);
 CREATE INDEX task_brief ON task (owner, id DESC) WHERE brief = 1;
 CREATE INDEX task_brief_agent ON task (owner, agent, id DESC) WHERE brief = 1;
+
+-- Words in the text of tasks: word is a hash of the account and the word, see store.Words.
+CREATE TABLE task_word (
+    word    BIGINT NOT NULL,
+    created BIGINT NOT NULL,
+    id      TEXT   NOT NULL,
+    PRIMARY KEY (word, created, id)
+);
+
+-- What tasks have spent, up to the event seq; a task without a row has spent nothing.
+CREATE TABLE task_spent (
+    id            TEXT   NOT NULL PRIMARY KEY,
+    account       TEXT   NOT NULL,
+    owner         TEXT   NOT NULL,
+    seq           BIGINT NOT NULL,
+    input_tokens  BIGINT NOT NULL,
+    output_tokens BIGINT NOT NULL,
+    cost_micros   BIGINT NOT NULL
+);
+CREATE INDEX task_spent_cost ON task_spent (account, cost_micros DESC, id DESC);
+CREATE INDEX task_spent_owner ON task_spent (owner, cost_micros DESC, id DESC);
 
 -- Runs as the engine claims them. push is 1 once a run has had a receiver of notifications, halted is 1 while it waits
 -- for the end of a halt, and parked says why it is not tried again until somebody has it tried.
@@ -460,4 +491,6 @@ DROP TABLE blob;
 DROP TABLE event;
 DROP TABLE replica;
 DROP TABLE run;
+DROP TABLE task_spent;
+DROP TABLE task_word;
 DROP TABLE task;

@@ -1,0 +1,431 @@
+// Package tasks implements the commands over the tasks of a running server: list, get, watch, cancel and retry.
+package tasks
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/internal/spending"
+	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/internal/transcript"
+	"github.com/agentteams/team-server/pkg/a2aclient"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+// Commands are the commands over tasks. They print to the console and call the server of the connection.
+type Commands struct {
+	Console    *console.Console
+	Connection *console.Connection
+}
+
+// Query are the flags that select tasks.
+type Query struct {
+	// State is a state of a task in lower case, such as failed or input-required; "" means all.
+	State string
+	// Team is the team or agent that the tasks were sent to; "" means all.
+	Team string
+	// Text has words of the messages of the tasks.
+	Text string
+	// Since and Until bound when the tasks were created, see console.Time; "" means no bound.
+	Since, Until string
+	// Cost is the least that the tasks have spent, in USD; "" means any.
+	Cost string
+	// Principal is the principal of the tasks, or "-" for the caller; "" means all that the caller may see.
+	Principal string
+	// Context is the conversation of the tasks; "" means all.
+	Context string
+	// Size is the number of tasks on a page, 1 to 100; 0 means 50. Token is the token of the page.
+	Size  int32
+	Token string
+	// All prints all pages.
+	All bool
+}
+
+// request returns the query as a request. The error names the flag.
+func (q *Query) request(now time.Time) (*teamv1.FindTasksRequest, error) {
+	req := &teamv1.FindTasksRequest{
+		AgentId: q.Team, Text: q.Text, Principal: q.Principal, ContextId: q.Context, PageSize: q.Size, PageToken: q.Token,
+	}
+	if q.Size < 0 || q.Size > 100 {
+		return nil, console.Usagef("--limit %d: expected 1 to 100", q.Size)
+	}
+	var err error
+	if req.State, err = parseState(q.State); err != nil {
+		return nil, err
+	}
+	for _, f := range []struct {
+		flag, text string
+		to         **timestamppb.Timestamp
+	}{{"since", q.Since, &req.Since}, {"until", q.Until, &req.Until}} {
+		if f.text == "" {
+			continue
+		}
+		at, err := console.Time(f.text, now)
+		if err != nil {
+			return nil, console.Usagef("--%s %s: expected a day (2026-03-01, in UTC), a time (2026-03-01T15:00:00Z) or a duration before now (24h, 7d)", f.flag, f.text)
+		}
+		*f.to = timestamppb.New(at)
+	}
+	if q.Cost != "" {
+		usd, err := strconv.ParseFloat(q.Cost, 64)
+		if err != nil || !(usd > 0 && usd < 1e9) {
+			return nil, console.Usagef("--cost %s: expected an amount in USD above 0, such as 0.25", q.Cost)
+		}
+		req.MinCostMicros = max(1, int64(math.Round(usd*1e6)))
+	}
+	return req, nil
+}
+
+// states returns the words for the states of tasks.
+func states() (words []string) {
+	for n := range len(a2av1.TaskState_name) {
+		if n > 0 {
+			words = append(words, stateWord(a2av1.TaskState(n))) //nolint:gosec // few
+		}
+	}
+	return words
+}
+
+// stateWord returns the word for a state, such as input-required.
+func stateWord(s a2av1.TaskState) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(s.String(), "TASK_STATE_")), "_", "-")
+}
+
+// parseState returns the state for a word.
+func parseState(word string) (a2av1.TaskState, error) {
+	if word == "" {
+		return a2av1.TaskState_TASK_STATE_UNSPECIFIED, nil
+	}
+	n := slices.Index(states(), strings.ToLower(strings.ReplaceAll(word, "_", "-")))
+	if n < 0 {
+		return 0, console.Usagef("--state %s: expected one of %s", word, strings.Join(states(), ", "))
+	}
+	return a2av1.TaskState(n + 1), nil //nolint:gosec // few
+}
+
+// List prints the tasks that a query selects.
+func (c *Commands) List(ctx context.Context, q *Query) error {
+	req, err := q.request(time.Now())
+	if err != nil {
+		return err
+	}
+	return c.with(func(s *client.Team) error {
+		var list []*teamv1.FoundTask
+		for {
+			page, err := s.FindTasks(ctx, req)
+			if err != nil {
+				return err
+			}
+			list = append(list, page.GetTasks()...)
+			next := page.GetNextPageToken()
+			if q.All && next != "" && next != req.GetPageToken() {
+				req.PageToken = next
+				continue
+			}
+			if err := c.table(list, time.Now()); err != nil {
+				return err
+			}
+			if next != "" {
+				c.Console.Sayf("there are more; the next page: --page-token %s", console.Line(next))
+			}
+			return nil
+		}
+	})
+}
+
+// table prints tasks.
+func (c *Commands) table(list []*teamv1.FoundTask, now time.Time) error {
+	head := "TASK\tSTATE\tTEAM\tAGE\tUSD\tTEXT"
+	if c.Console.Wide {
+		head = "TASK\tSTATE\tTEAM\tPRINCIPAL\tCREATED\tCHANGED\tUSD\tINPUT\tOUTPUT\tCONTEXT\tTEXT"
+	}
+	return console.Table(c.Console, list, head, func(t *teamv1.FoundTask) []string {
+		id, state, team, usd, text := console.Line(t.GetTaskId()), stateWord(t.GetState()), console.Line(t.GetAgentId()), spending.Dollars(t.GetSpent().GetCostMicros()), console.Line(t.GetText())
+		if c.Console.Wide {
+			n := func(n int64) string { return strconv.FormatInt(n, 10) }
+			return []string{
+				id, state, team, console.Line(t.GetPrincipal()), clock(t.GetCreated()), clock(t.GetChanged()), usd,
+				n(t.GetSpent().GetInputTokens()), n(t.GetSpent().GetOutputTokens()), console.Line(t.GetContextId()), text,
+			}
+		}
+		return []string{id, state, team, age(now.Sub(t.GetCreated().AsTime())), usd, clip(text, 60)}
+	})
+}
+
+// clock returns a time as text.
+func clock(at *timestamppb.Timestamp) string {
+	if at == nil {
+		return "-"
+	}
+	return at.AsTime().Format(time.RFC3339)
+}
+
+// age returns a duration in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, d/time.Second))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// clip returns the first characters of a text.
+func clip(text string, most int) string {
+	n := 0
+	for i := range text {
+		if n++; n > most {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// Get prints a task: what was asked, what it did, and what it waits for.
+func (c *Commands) Get(ctx context.Context, id string) error {
+	return c.with(func(s *client.Team) error {
+		found, err := find(ctx, s, id)
+		if err != nil {
+			return err
+		}
+		trace, err := s.GetTrace(ctx, id)
+		if err != nil {
+			return err
+		}
+		if c.Console.JSON {
+			return c.Console.PrintAll(map[string]proto.Message{"task": found, "trace": trace})
+		}
+		c.show(found, trace)
+		return nil
+	})
+}
+
+// find returns the root task of a task.
+func find(ctx context.Context, s *client.Team, id string) (*teamv1.FoundTask, error) {
+	root, _ := agent.SplitTask(id)
+	page, err := s.FindTasks(ctx, &teamv1.FindTasksRequest{TaskId: root})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.GetTasks()) == 0 {
+		return nil, agent.Errorf(agent.CodeNotFound, "TASK_NOT_FOUND", "task %q not found; team-server tasks ls lists those that you may see", id)
+	}
+	return page.GetTasks()[0], nil
+}
+
+// show prints a task as text.
+func (c *Commands) show(found *teamv1.FoundTask, trace *teamv1.Trace) {
+	out, step := c.Console.Text(), trace.GetStep()
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "%-10s %s\n", name, console.Below(text))
+		}
+	}
+	row("task", trace.GetTaskId())
+	row("retries", trace.GetRetries())
+	row("team", found.GetAgentId())
+	row("principal", found.GetPrincipal())
+	row("context", found.GetContextId())
+	row("state", stateWord(trace.GetState()))
+	row("created", clock(found.GetCreated()))
+	row("changed", clock(found.GetChanged()))
+	spent := step.GetSpent()
+	row("spent", fmt.Sprintf("%s USD, %d input and %d output tokens, %d model and %d tool calls", spending.Dollars(spent.GetCostMicros()), spent.GetInputTokens(), spent.GetOutputTokens(), spent.GetModelCalls(), spent.GetToolCalls()))
+	row("message", cmp.Or(agent.Text(step.GetInput()), found.GetText()))
+	for _, s := range step.GetSteps() {
+		row("step", stepLine(s))
+	}
+	for _, q := range trace.GetQuestions() {
+		row("asks", transcript.Question(q.GetQuestion().GetMessage()))
+	}
+	row("answer", agent.Text(step.GetReply()))
+	if e := step.GetError(); e != nil {
+		row("error", e.GetReason()+": "+e.GetMessage())
+	}
+}
+
+// stepLine returns a step of a task in one line.
+func stepLine(s *teamv1.TraceStep) string {
+	_, id := agent.SplitTask(s.GetId())
+	what := cmp.Or(s.GetMember(), s.GetName(), strings.ToLower(strings.TrimPrefix(s.GetKind().String(), "KIND_")))
+	state := strings.ToLower(strings.TrimPrefix(s.GetState().String(), "STATE_"))
+	if s.GetState() == teamv1.TraceStep_STATE_ENDED {
+		state = taskstate.Word(s.GetOutcome())
+	}
+	text := fmt.Sprintf("%s %s %s", id, console.Line(what), state)
+	if e := s.GetError(); e != nil {
+		text += ": " + console.Line(e.GetReason()+": "+e.GetMessage())
+	}
+	return text
+}
+
+// How long, and how often, Watch looks for a server that does not answer any more.
+const (
+	watchPatience = time.Minute
+	watchPause    = time.Second
+)
+
+// Watch prints what happens in a task, from its beginning until it has ended. If the server is restarted meanwhile, it
+// continues with the next one.
+func (c *Commands) Watch(ctx context.Context, id string) error {
+	return c.with(func(s *client.Team) error { return c.watch(ctx, s, id) })
+}
+
+// watch is Watch with a client.
+func (c *Commands) watch(ctx context.Context, s *client.Team, id string) error {
+	found, err := find(ctx, s, id)
+	if err != nil {
+		return err
+	}
+	root, _ := agent.SplitTask(id)
+	p := &transcript.Printer{Talk: console.Plain{To: c.Console.Talk}}
+	if !c.Console.JSON {
+		p.Event(root, &teamv1.Event{Seq: 1, Time: found.GetCreated(), Agent: found.GetAgentId(), Kind: &teamv1.Event_Accepted{
+			Accepted: &teamv1.Accepted{TaskId: root, Agent: found.GetAgentId(), Message: agent.UserMessage("", found.GetText())},
+		}})
+	}
+	after, lost := int64(1), time.Time{}
+	for {
+		err := c.follow(ctx, s, id, p, &after, &lost)
+		switch {
+		case err == nil:
+			return c.outcome(ctx, s, id, p)
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !errors.Is(err, a2aclient.ErrUnreachable):
+			return err
+		case lost.IsZero():
+			lost = time.Now()
+			c.Console.Sayf("the connection is lost; trying again for %v", watchPatience)
+		case time.Since(lost) > watchPatience:
+			return err
+		}
+		if err := agent.Sleep(ctx, watchPause); err != nil {
+			return err
+		}
+	}
+}
+
+// follow prints the events of a task behind after, which it advances. lost is reset by an event.
+func (c *Commands) follow(ctx context.Context, s *client.Team, id string, p *transcript.Printer, after *int64, lost *time.Time) error {
+	for resp, err := range s.WatchTask(ctx, id, *after) {
+		if err != nil {
+			return err
+		}
+		*after, *lost = max(*after, resp.GetSeq()), time.Time{}
+		if c.Console.JSON {
+			if err := c.Console.Print(resp); err != nil {
+				return err
+			}
+		} else if ev := resp.GetEvent(); ev != nil {
+			p.Event(ev.GetRootTaskId(), ev.GetEvent())
+		}
+	}
+	return nil
+}
+
+// outcome prints how a task has ended that was watched.
+func (c *Commands) outcome(ctx context.Context, s *client.Team, id string, p *transcript.Printer) error {
+	trace, err := s.GetTrace(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !taskstate.Final(trace.GetState()) {
+		return fmt.Errorf("the server has closed the stream before the end of the task; team-server tasks watch %s shows the rest", console.Line(id))
+	}
+	if !c.Console.JSON {
+		if text := agent.Text(trace.GetStep().GetReply()); text != "" {
+			fmt.Fprintln(c.Console.Text(), text)
+		}
+		c.Console.Sayf("%s", p.Summary())
+	}
+	if trace.GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
+		return console.ErrFailed
+	}
+	return nil
+}
+
+// Cancel cancels tasks.
+func (c *Commands) Cancel(ctx context.Context, ids []string) error {
+	return c.with(func(s *client.Team) error {
+		for _, id := range ids {
+			found, err := find(ctx, s, id)
+			if err != nil {
+				return err
+			}
+			resp, err := s.CancelTask(ctx, found.GetAgentId(), id)
+			if err != nil {
+				return err
+			}
+			if c.Console.JSON {
+				err = c.Console.Print(resp)
+			} else {
+				_, err = fmt.Fprintf(c.Console.Text(), "%s %s\n", console.Line(id), stateWord(resp.GetState()))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Retry begins a task that does the work of an ended one again, and keeps the results of the steps that had succeeded. With
+// watch, it prints what happens in it.
+func (c *Commands) Retry(ctx context.Context, id string, watch bool) error {
+	return c.with(func(s *client.Team) error {
+		resp, err := s.RetryTask(ctx, id, uuid.NewString())
+		if err != nil {
+			return err
+		}
+		if c.Console.JSON {
+			err = c.Console.Print(resp)
+		} else {
+			c.Console.Sayf("retries task %s: keeps %s, runs %s again", console.Line(id), steps(resp.GetKept()), steps(resp.GetRepeated()))
+			_, err = fmt.Fprintln(c.Console.Text(), console.Line(resp.GetTaskId()))
+		}
+		if err != nil || !watch {
+			return err
+		}
+		return c.watch(ctx, s, resp.GetTaskId())
+	})
+}
+
+// steps returns a number of steps as text.
+func steps(ids []string) string {
+	switch len(ids) {
+	case 0:
+		return "no step"
+	case 1:
+		return "1 step"
+	}
+	return fmt.Sprintf("%d steps", len(ids))
+}
+
+// with calls do with a client of the server.
+func (c *Commands) with(do func(*client.Team) error) error {
+	s, err := c.Connection.Manager("tasks")
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s)
+}
