@@ -17,7 +17,7 @@ func completeNames(c *cobra.Command, s *cli.Shell) {
 	names := strings.Fields(c.Use)[1:]
 	teams := words(s, func(ctx context.Context) []string { return on.Teams(ctx) })
 	if len(names) > 0 && c.ValidArgsFunction == nil {
-		switch name := strings.TrimSuffix(names[0], "..."); name {
+		switch strings.TrimSuffix(strings.Trim(names[0], "[]"), "...") {
 		case "TEAM", "AGENT":
 			c.ValidArgsFunction = first(teams)
 		case "TASK":

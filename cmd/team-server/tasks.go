@@ -86,3 +86,20 @@ func traceCommand(s *cli.Shell) *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return on.Trace(c.Context(), args[0]) },
 	}
 }
+
+func logsCommand(s *cli.Shell) *cobra.Command {
+	on := &tasks.Commands{Console: &s.Console, Connection: &s.Connection}
+	follow := false
+	c := &cobra.Command{
+		Use: "logs [TASK]", Short: "Prints what has happened in a task",
+		Long: "Prints what has happened in a task of the running server that --server names; without TASK, in\n" +
+			"the newest one. With -f, also what happens next, until the task has ended.",
+		Example: "  team-server logs -f",
+		Args:    usage(atMostOne("TASK")),
+		RunE: func(c *cobra.Command, args []string) error {
+			return on.Logs(c.Context(), append(args, "")[0], follow)
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "print what happens next, too")
+	return c
+}

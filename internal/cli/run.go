@@ -62,7 +62,7 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 	if s.Server != "" {
 		return s.Server, func() {}, nil
 	}
-	def, err := s.definition(file)
+	def, err := s.Definition(file)
 	if err != nil {
 		return "", nil, err
 	}
@@ -104,8 +104,8 @@ func answerTo(t *transcript.Printer, team, text string) *teamv1.ProcessRequest {
 	return req
 }
 
-// definition loads a file; without one it loads ./team.yaml, or the demo if that does not exist.
-func (s *Shell) definition(file string) (*config.Config, error) {
+// Definition loads a file; without one it loads ./team.yaml, or the demo if that does not exist.
+func (s *Shell) Definition(file string) (*config.Config, error) {
 	if file == "" {
 		if _, err := os.Stat("team.yaml"); err != nil {
 			return serve.Demo()
@@ -260,7 +260,7 @@ func (s *Shell) outcome(t *transcript.Printer) error {
 func MCP(ctx context.Context, s *Shell, file string) error {
 	base := s.Server
 	if base == "" {
-		def, err := s.definition(file)
+		def, err := s.Definition(file)
 		if err != nil {
 			return err
 		}

@@ -228,7 +228,7 @@ func TestDotEnvOfCommands(t *testing.T) {
 	if err := s.Validate([]string{"team.yaml", "team_test.yaml"}, false); err != nil {
 		t.Error(err, out.String())
 	}
-	if def, err := s.definition(""); err != nil || def.Server.GetAgents()["a"].GetScripted().GetSteps()[0].GetText() != "hello" {
+	if def, err := s.Definition(""); err != nil || def.Server.GetAgents()["a"].GetScripted().GetSteps()[0].GetText() != "hello" {
 		t.Error(def, err)
 	}
 	if files, err := (&tester{}).load([]string{"team_test.yaml"}); err != nil || len(files) != 1 {

@@ -295,48 +295,129 @@ func (c *Commands) watch(ctx context.Context, s *client.Team, id string) error {
 	if err != nil {
 		return err
 	}
-	root, _ := agent.SplitTask(id)
-	p := &transcript.Printer{Talk: console.Plain{To: c.Console.Talk}}
+	p, err := c.follow(ctx, s, found, id, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	return c.outcome(ctx, s, id, p)
+}
+
+// Logs prints what has happened in a task; with follow, also what happens next until it has ended, as Watch does. An empty
+// id means the newest task that the caller may see.
+func (c *Commands) Logs(ctx context.Context, id string, follow bool) error {
+	return c.with(func(s *client.Team) error {
+		found, err := c.newest(ctx, s, id)
+		if err != nil {
+			return err
+		}
+		if id == "" {
+			id = found.GetTaskId()
+			c.Console.Sayf("task %s  %s  %s", console.Line(id), console.Line(found.GetAgentId()), console.Line(found.GetText()))
+		}
+		last := int64(math.MaxInt64)
+		if !follow {
+			trace, err := s.GetTrace(ctx, id)
+			if err != nil {
+				return err
+			}
+			last = trace.GetSeq()
+		}
+		_, err = c.follow(ctx, s, found, id, last)
+		return err
+	})
+}
+
+// newest returns the root task of a task, or of an empty id the newest task that the caller may see.
+func (c *Commands) newest(ctx context.Context, s *client.Team, id string) (*teamv1.FoundTask, error) {
+	if id != "" {
+		return find(ctx, s, id)
+	}
+	page, err := s.FindTasks(ctx, &teamv1.FindTasksRequest{PageSize: 1})
+	if err == nil && len(page.GetTasks()) == 0 {
+		err = errors.New("there are no tasks yet; team-server run TEAM TEXT begins one")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return page.GetTasks()[0], nil
+}
+
+// follow prints the events of a task up to a sequence number, or until the task has ended. If the server is restarted
+// meanwhile, it continues with the next one.
+func (c *Commands) follow(ctx context.Context, s *client.Team, found *teamv1.FoundTask, id string, last int64) (*transcript.Printer, error) {
+	root := found.GetTaskId()
+	f := &follower{Commands: c, last: last, after: 1, printer: &transcript.Printer{Talk: console.Plain{To: c.Console.Talk}}}
 	if !c.Console.JSON {
-		p.Event(root, &teamv1.Event{Seq: 1, Time: found.GetCreated(), Agent: found.GetAgentId(), Kind: &teamv1.Event_Accepted{
+		f.printer.Event(root, &teamv1.Event{Seq: 1, Time: found.GetCreated(), Agent: found.GetAgentId(), Kind: &teamv1.Event_Accepted{
 			Accepted: &teamv1.Accepted{TaskId: root, Agent: found.GetAgentId(), Message: agent.UserMessage("", found.GetText())},
 		}})
 	}
-	after, lost := int64(1), time.Time{}
 	for {
-		err := c.follow(ctx, s, id, p, &after, &lost)
+		err := f.read(ctx, s, id)
 		switch {
 		case err == nil:
-			return c.outcome(ctx, s, id, p)
+			return f.printer, nil
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		case !errors.Is(err, a2aclient.ErrUnreachable):
-			return err
-		case lost.IsZero():
-			lost = time.Now()
+			return nil, err
+		case f.lost.IsZero():
+			f.lost = time.Now()
 			c.Console.Sayf("the connection is lost; trying again for %v", watchPatience)
-		case time.Since(lost) > watchPatience:
-			return err
+		case time.Since(f.lost) > watchPatience:
+			return nil, err
 		}
 		if err := agent.Sleep(ctx, watchPause); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
 
-// follow prints the events of a task behind after, which it advances. lost is reset by an event.
-func (c *Commands) follow(ctx context.Context, s *client.Team, id string, p *transcript.Printer, after *int64, lost *time.Time) error {
-	for resp, err := range s.WatchTask(ctx, id, *after) {
+// follower prints the events of a task.
+type follower struct {
+	*Commands
+	printer *transcript.Printer
+	after   int64     // the last event that was printed
+	last    int64     // the last event to print
+	lost    time.Time // since when the server does not answer; zero while it does
+}
+
+// silence is how long a stream that is not followed may send nothing: the last event of a task may be one that nobody is
+// sent, such as a claim.
+const silence = 2 * time.Second
+
+// read prints the events of a stream.
+func (f *follower) read(ctx context.Context, s *client.Team, id string) error {
+	if f.after >= f.last {
+		return nil
+	}
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	silent := time.AfterFunc(math.MaxInt64, stop)
+	defer silent.Stop()
+	if f.last < math.MaxInt64 {
+		silent.Reset(silence)
+	}
+	for resp, err := range s.WatchTask(reading, id, f.after) {
+		if err != nil && reading.Err() != nil && ctx.Err() == nil {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		*after, *lost = max(*after, resp.GetSeq()), time.Time{}
-		if c.Console.JSON {
-			if err := c.Console.Print(resp); err != nil {
+		if f.last < math.MaxInt64 {
+			silent.Reset(silence)
+		}
+		f.after, f.lost = max(f.after, resp.GetSeq()), time.Time{}
+		if f.Console.JSON {
+			if err := f.Console.Print(resp); err != nil {
 				return err
 			}
 		} else if ev := resp.GetEvent(); ev != nil {
-			p.Event(ev.GetRootTaskId(), ev.GetEvent())
+			f.printer.Event(ev.GetRootTaskId(), ev.GetEvent())
+		}
+		if f.after >= f.last {
+			return nil
 		}
 	}
 	return nil
