@@ -248,6 +248,7 @@ func runCommand(s *cli.Shell) *cobra.Command {
 	c.Flags().Var(id{&f.Task}, "task", "id of the task to answer")
 	c.Flags().StringArrayVar(&f.Answers, "answer", nil, "answer to a question of the run; repeatable")
 	c.Flags().StringArrayVar(&f.Files, "attach", nil, "file to send with the text; repeatable")
+	c.Flags().StringArrayVar(&f.Inputs, "input", nil, "NAME=VALUE that the team wants by name; repeatable")
 	return c
 }
 
@@ -272,6 +273,7 @@ func chatCommand(s *cli.Shell) *cobra.Command {
 	}
 	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the in-process server")
 	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to continue")
+	c.Flags().StringArrayVar(&f.Inputs, "input", nil, "NAME=VALUE that the team wants by name, with each message; repeatable")
 	return c
 }
 

@@ -177,6 +177,9 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 			AcceptTruncated: a.GetOnTruncated() == teamv1.OnTruncated_ACCEPT, AllowEmpty: a.GetAllowEmpty(),
 			Model: m, Tools: ownTools(a.GetTools()), ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		}
+		if c.Inputs, err = config.Inputs(a.GetInputs()); err != nil {
+			return nil, err
+		}
 		if err := b.output(&c, a.GetOutputSchema()); err != nil {
 			return nil, err
 		}
@@ -321,6 +324,9 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		c.MemberTools = func(self string) agent.ToolSet { return board.NewTools(b.Boards, key, members, self) }
 	}
 	var err error
+	if c.Inputs, err = config.Inputs(t.GetInputs()); err != nil {
+		return nil, err
+	}
 	if c.Guards, err = b.guards(t.GetGuardrails()); err != nil {
 		return nil, err
 	}
@@ -333,7 +339,7 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		}
 	}
 	switch {
-	case t.GetSupervisor() != nil:
+	case t.GetSupervisor() != nil, t.GetLoop() != nil:
 		if c.Scheduler, err = supervisor.New(modes.Supervisor(t)); err != nil {
 			return nil, err
 		}

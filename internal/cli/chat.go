@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/client"
@@ -26,13 +27,16 @@ func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 	if s.In == nil || s.JSON {
 		return console.Usagef("chat is for people; use run with -o json")
 	}
+	if err := f.addInputs(&a2av1.Message{}); err != nil {
+		return err
+	}
 	c, _, stop, err := dial(ctx, s, f.File)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	lines := bufio.NewReader(s.In)
-	talk := &chat{shell: s, client: c, team: team, context: f.Context}
+	talk := &chat{shell: s, client: c, team: team, context: f.Context, run: f}
 	if talk.context == "" {
 		talk.context = uuid.NewString()
 	}
@@ -68,6 +72,7 @@ type chat struct {
 	client  *client.Team
 	team    string
 	context string
+	run     *Run
 	waiting *transcript.Printer // the run that waits for an answer; nil if none does
 }
 
@@ -87,6 +92,9 @@ func (c *chat) say(ctx context.Context, text string) error {
 		req, t.Waiting = answerTo(t, c.team, text), false
 	} else {
 		req = &teamv1.ProcessRequest{AgentId: c.team, ContextId: c.context, Message: agent.UserMessage(uuid.NewString(), text)}
+		if err := c.run.addInputs(req.GetMessage()); err != nil {
+			return err
+		}
 		t = &transcript.Printer{Talk: console.Plain{To: c.shell.Talk}}
 	}
 	err := c.shell.process(ctx, c.client, req, t)

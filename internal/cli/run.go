@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"go.uber.org/zap/zapcore"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -24,6 +25,7 @@ import (
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/inputs"
 )
 
 // Run holds the flags of the run command.
@@ -36,6 +38,8 @@ type Run struct {
 	Answers []string
 	// Files are sent after the text.
 	Files []string
+	// Inputs are values that the team wants by name, as NAME=VALUE.
+	Inputs []string
 }
 
 // message returns the message that the command sends. The text - stands for the standard input.
@@ -53,7 +57,26 @@ func (f *Run) message(s *Shell, text string) (m *a2av1.Message, err error) {
 		}
 		m.Parts = append(m.Parts, p)
 	}
-	return m, nil
+	return m, f.addInputs(m)
+}
+
+// addInputs adds the values of --input to a message. They are texts: the server reads other types from them.
+func (f *Run) addInputs(m *a2av1.Message) error {
+	values := map[string]*structpb.Value{}
+	for _, given := range f.Inputs {
+		name, value, ok := strings.Cut(given, "=")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return console.Usagef("--input %s: expected NAME=VALUE, such as company_id=42", given)
+		}
+		if values[name] != nil {
+			return console.Usagef("--input %s: %s is given twice; remove one of them", given, name)
+		}
+		values[name] = structpb.NewStringValue(value)
+	}
+	if len(values) > 0 {
+		m.Parts = append(m.Parts, inputs.Part(values))
+	}
+	return nil
 }
 
 // reach returns the address of the server that --server names, or starts one in this process. The

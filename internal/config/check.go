@@ -58,7 +58,7 @@ func (k *checker) check() {
 		k.uses[id] = references.Of(k.Server, id)
 		k.references(id)
 		if a := k.Server.GetAgents()[id]; a != nil {
-			k.agent(k.at("agents", id), a)
+			k.agent(k.at("agents", id), id, a)
 		}
 		if t := k.Server.GetTeams()[id]; t != nil {
 			k.team(k.at("teams", id), id, t)
@@ -149,7 +149,7 @@ func (k *checker) tools() {
 	}
 }
 
-func (k *checker) agent(at source.Place, a *teamv1.AgentConfig) {
+func (k *checker) agent(at source.Place, id string, a *teamv1.AgentConfig) {
 	for _, name := range references.WithFallbacks(k.Server, a.GetModel()) {
 		k.settings(at.At("settings"), name, a.GetSettings())
 	}
@@ -157,12 +157,15 @@ func (k *checker) agent(at source.Place, a *teamv1.AgentConfig) {
 		skills(at.At("skills"), a.GetSkills(), "instructions of a skill belong to an agent with a model")
 	}
 	modes.CheckLimits(at.At("limits"), a.GetLimits())
+	checkInputs(at, a.GetInputs())
+	modes.CheckInstructions(at.At("instructions"), fmt.Sprintf("agent %q", id), a.GetInstructions(), modes.InputNames(a.GetInputs()))
 	k.patterns(at, a.GetGuardrails())
 	extendedCards(at, a.GetExtendedCard())
 }
 
 func (k *checker) team(at source.Place, id string, t *teamv1.TeamConfig) {
 	modes.Check(at, id, t, modes.Known{IsTeam: func(id string) bool { return k.Server.GetTeams()[id] != nil }, Presumed: k.presumed[id]})
+	checkInputs(at, t.GetInputs())
 	k.patterns(at, t.GetGuardrails())
 	extendedCards(at, t.GetExtendedCard())
 }

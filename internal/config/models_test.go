@@ -55,7 +55,7 @@ func TestFallbackFaults(t *testing.T) {
 		{"{provider: openai, name: n, base_url: 'http://x', fallback: [fast]}", `model "fast" falls back to "fast" twice`},
 		{"{provider: openai, name: n, base_url: 'http://x', fallback: [spare, spare]}", `model "fast" falls back to "spare" twice`},
 		{"{provider: openai, name: n, base_url: 'http://x', fallback: [" + strings.Repeat("spare, ", 9) + "]}", "fallback has more than 8 models"},
-		{"{provider: scripted, file: s.yaml, max_output_tokens: 5}", "a scripted model allows only file, fallback and accepts"},
+		{"{provider: scripted, file: s.yaml, max_output_tokens: 5}", "a scripted model allows only file, price, fallback and accepts"},
 		{"{provider: anthropic, name: n, base_url: 'http://x', accepts: [image/png, video/mp4]}", `models of the provider "anthropic" take no files of type video/mp4`},
 		{"{provider: openai, name: n, base_url: 'http://x', accepts: [images]}", "this is not a media type"},
 		{"{provider: openai, name: n, base_url: 'http://x', context_window: -1}", "context_window must be 1 or more"},

@@ -207,6 +207,9 @@ func (f *Fold) Direct() *a2av1.Message {
 	return m
 }
 
+// InputsURI is the URI of the extension with which a card shows the values that an agent wants by name.
+const InputsURI = "https://github.com/agentteams/team-server/ext/inputs/v1"
+
 // RoutingURI is the URI of the extension through which an agent on another server takes part in a
 // swarm. A message carries a team.v1.RoutingRequest as metadata, and the status of the answer a
 // team.v1.RoutingReply.

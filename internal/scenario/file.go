@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
@@ -49,6 +50,7 @@ type Scenario struct {
 	timeout time.Duration
 	turns   []turn
 	path    []any
+	inputs  map[string]*structpb.Value
 }
 
 // turn is a message of the conversation with the expected results.
@@ -128,7 +130,7 @@ func (r *reader) scenario(path []any, s *teamv1.Scenario, def *config.Config, co
 		}
 	}
 	sc := &Scenario{
-		File: r.file, Name: s.GetName(), Team: cmp.Or(s.GetTeam(), r.message.GetTeam(), defaultTeam(def)), Line: r.Line(path...), def: def, path: path,
+		File: r.file, Name: s.GetName(), Team: cmp.Or(s.GetTeam(), r.message.GetTeam(), defaultTeam(def)), Line: r.Line(path...), def: def, path: path, inputs: s.GetInputs().GetFields(),
 		timeout: cmp.Or(s.GetTimeout().AsDuration(), r.message.GetTimeout().AsDuration(), defaultTimeout),
 	}
 	sc.turns = []turn{{&teamv1.ScenarioTurn{Send: s.GetSend(), Answers: s.GetAnswers(), Want: s.GetWant()}, path}}

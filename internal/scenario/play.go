@@ -11,6 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/inputs"
 )
 
 // Result is the result of running a scenario.
@@ -94,6 +95,9 @@ func (p *play) turns(ctx context.Context) error {
 // turn sends a message and answers the questions of the run, as long as there are answers.
 func (p *play) turn(ctx context.Context, j *judge) error {
 	req := &teamv1.ProcessRequest{AgentId: p.Team, ContextId: p.conversation, Message: agent.UserMessage(uuid.NewString(), j.turn.GetSend())}
+	if len(p.inputs) > 0 {
+		req.Message.Parts = append(req.GetMessage().GetParts(), inputs.Part(p.inputs))
+	}
 	answers := j.turn.GetAnswers()
 	for {
 		if err := p.collect(ctx, j.record, req); err != nil {

@@ -101,6 +101,11 @@ func (b cards) unsigned(ctx context.Context, id string, info *teamv1.AgentInfo) 
 		DefaultInputModes: modes(agent.InputModes(info)), DefaultOutputModes: modes(info.GetOutputModes()),
 		SecuritySchemes: security, Skills: skills(id, info),
 	}
+	if inputs := info.GetInputs(); inputs != nil {
+		card.Capabilities.Extensions = append(card.Capabilities.Extensions, &a2av1.AgentExtension{
+			Uri: InputsURI, Description: inputsText(inputs), Params: inputs,
+		})
+	}
 	if routes(info) {
 		card.Capabilities.Extensions = append(card.Capabilities.Extensions, &a2av1.AgentExtension{
 			Uri: RoutingURI, Description: "Hands over to agents that the caller names, as a member of a swarm.",

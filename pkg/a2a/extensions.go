@@ -1,6 +1,9 @@
 package a2a
 
 import (
+	"maps"
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -55,6 +58,28 @@ func Parked(t *a2av1.Task, reason string) *a2av1.Task {
 // swarm. The metadata of a message has a team.v1.RoutingRequest under this key, and that of the
 // status in the answer a team.v1.RoutingReply.
 const RoutingURI = project.RoutingURI
+
+// InputsURI is the URI of the extension with which a card shows the values that an agent wants by name. Its params are the
+// JSON Schema of an object: that of a data part of a message with which a task begins.
+const InputsURI = project.InputsURI
+
+// inputsText says what the inputs of an agent are, for people and models that read only texts.
+func inputsText(schema *structpb.Struct) string {
+	required := map[string]bool{}
+	for _, v := range schema.GetFields()["required"].GetListValue().GetValues() {
+		required[v.GetStringValue()] = true
+	}
+	text, properties := "A message that begins a task has a data part with", schema.GetFields()["properties"].GetStructValue().GetFields()
+	for i, name := range slices.Sorted(maps.Keys(properties)) {
+		if i > 0 {
+			text += ","
+		}
+		if text += " " + name; !required[name] {
+			text += " (optional)"
+		}
+	}
+	return text + "."
+}
 
 // routes reports whether an agent can hand control over to another one, because a model decides
 // for it.

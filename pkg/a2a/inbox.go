@@ -104,6 +104,9 @@ func (b *inbox) begins(ctx context.Context, who Caller, s *send) (n New, err err
 	if err := checkMedia(info, s.message, acc.GetAcceptedOutputModes()); err != nil {
 		return n, err
 	}
+	if err := checkInputs(a, s.message); err != nil {
+		return n, err
+	}
 	acc.MayReplyDirectly = acc.MayReplyDirectly && info.GetMayReplyDirectly()
 	digest, err := digestOf(id, s.message)
 	if s.concurrent > 0 {

@@ -54,6 +54,25 @@ func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) err
 	return e
 }
 
+// checkInputs returns INVALID_REQUEST if the message lacks a value that the agent wants by name, or has a wrong one. Agents
+// with inputs implement the method InputFaults.
+func checkInputs(a agent.Agent, m *a2av1.Message) error {
+	by, ok := a.(interface {
+		InputFaults(m *a2av1.Message) []string
+	})
+	if !ok {
+		return nil
+	}
+	var faults []Violation
+	for _, f := range by.InputFaults(m) {
+		faults = append(faults, Violation{Field: "message.parts", Description: f})
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return Invalid(faults...)
+}
+
 // maxReference is the maximum number of bytes of the request, and of the result, of a referenced
 // task that an agent is shown.
 const maxReference = 8 << 10

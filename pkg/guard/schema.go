@@ -107,14 +107,23 @@ func (s *Schema) Fit(m *a2av1.Message) (*structpb.Value, error) {
 			break
 		}
 	}
-	if vs := violations(s.compiled, data); len(vs) > 0 {
-		return nil, errors.New(formatViolations(vs, func(v violation) string { return v.where() + " " + v.text }))
+	if err := s.Check(data); err != nil {
+		return nil, err
 	}
 	value, err := structpb.NewValue(data)
 	if err != nil {
 		return nil, errNoData
 	}
 	return value, nil
+}
+
+// Check returns the violations of a value, as encoding/json decodes it; nil if it conforms to the schema.
+func (s *Schema) Check(v any) error {
+	vs := violations(s.compiled, v)
+	if len(vs) == 0 {
+		return nil
+	}
+	return errors.New(formatViolations(vs, func(v violation) string { return v.where() + " " + v.text }))
 }
 
 var errNoData = errors.New("the answer contains no JSON")

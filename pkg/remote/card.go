@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -25,6 +26,7 @@ import (
 const (
 	maxSkills      = 256
 	maxDescription = 4096 // bytes
+	maxInputs      = 16 << 10
 	cardTime       = 5 * time.Second
 )
 
@@ -32,6 +34,7 @@ const (
 const (
 	teamRunURI = "https://github.com/agentteams/team-server/ext/team-run/v1"
 	routingURI = "https://github.com/agentteams/team-server/ext/routing/v1"
+	inputsURI  = "https://github.com/agentteams/team-server/ext/inputs/v1"
 )
 
 // peer identifies an A2A agent, and configures its clients.
@@ -216,7 +219,20 @@ func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 		skills = append(skills, &teamv1.Skill{Id: s.GetId(), Name: s.GetName(), Description: s.GetDescription(), Tags: s.GetTags()})
 	}
 	describeSkills(info, skills)
+	for _, e := range card.GetCapabilities().GetExtensions() {
+		if e.GetUri() == inputsURI {
+			info.Inputs = inputsOf(e.GetParams())
+		}
+	}
 	return info
+}
+
+// inputsOf returns the values that an agent wants by name, as it describes them; nil if the description is too large.
+func inputsOf(schema *structpb.Struct) *structpb.Struct {
+	if proto.Size(schema) > maxInputs {
+		return nil
+	}
+	return schema
 }
 
 // media returns the valid media types of a list, at most maxSkills.
@@ -257,6 +273,7 @@ func (p peer) required(card *a2av1.AgentCard) ([]string, error) {
 	for _, e := range card.GetCapabilities().GetExtensions() {
 		switch {
 		case !e.GetRequired():
+		case e.GetUri() == inputsURI:
 		case e.GetUri() == teamRunURI || e.GetUri() == routingURI:
 			uris = append(uris, e.GetUri())
 		default:

@@ -10,6 +10,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/inputs"
 )
 
 // Members finds agents by id. The agent manager implements it.
@@ -64,6 +65,8 @@ type Member struct {
 	// HandoffAfter is the member of a swarm that takes over after this one's reply; if it is empty,
 	// the reply is the swarm's.
 	HandoffAfter string
+	// Output is the name of the member's last result, which later members read; empty means that it has no name.
+	Output string
 	// Required says that the work of the member is part of every result of the team: a run that
 	// would end without it fails with REQUIRED_WORK_FAILED.
 	Required bool
@@ -93,6 +96,9 @@ type Config struct {
 	InputModes []string
 	// OutputModes are the media types of its replies; nil means unspecified.
 	OutputModes []string
+	// Inputs are values that callers give by name, in data parts of their messages. A message that lacks one, or has a wrong
+	// one, is rejected.
+	Inputs inputs.List
 	// Mode is shown in the team's metadata: supervisor, workflow, or a name of your own.
 	Mode string
 	// Scheduler decides which steps run. Required.

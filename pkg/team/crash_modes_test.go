@@ -17,12 +17,15 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/inputs"
 	"github.com/agentteams/team-server/pkg/team/leader"
+	"github.com/agentteams/team-server/pkg/team/supervisor"
 	"github.com/agentteams/team-server/pkg/team/swarm"
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
@@ -283,6 +286,28 @@ func crashPlanned(t *testing.T, w *world) *team.Team {
 	})
 }
 
+// crashNamed is a workflow whose steps read results by name, above a loop that wants one of them as its input.
+func crashNamed(t *testing.T, w *world) *team.Team {
+	t.Helper()
+	reg := cast(w)
+	around, err := supervisor.New(supervisor.Config{Members: members("c", "asker"), Loop: &supervisor.Loop{MaxRounds: 2, Answer: "c"}, Inputs: []string{"draft"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reg["inner"] = newTeamWith(t, team.Config{
+		ID: "inner", Registry: reg, Members: members("c", "asker"), Scheduler: around, Limits: crashLimits(nil), Inputs: inputs.List{{Name: "draft", Schema: &structpb.Struct{}}},
+	})
+	flow, err := workflow.New(workflow.Config{Steps: []workflow.Step{
+		{ID: "one", Member: "a", Output: "draft"}, {ID: "side", Member: "b", Output: "draft"},
+		{ID: "around", Member: "inner", After: []string{"one"}, Task: "go", Output: "end"},
+		{ID: "last", Member: "d", After: []string{"around", "side"}, When: "outputs.end.text != ''", Task: "{{outputs.end}} {{steps.one.text}}"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newTeamWith(t, team.Config{ID: "root", Registry: reg, Members: members("a", "b", "inner", "d"), Scheduler: flow, Limits: crashLimits(nil)})
+}
+
 // crashModes are the teams with what they must answer.
 var crashModes = []struct {
 	name  string
@@ -298,6 +323,7 @@ var crashModes = []struct {
 	{"approvals", crashApprovals, `OUTCOME_SUCCEEDED: tides, d(0), {"edited":true}, rejected it: not this, {"n":3, {"n":4, {"n":5}, c(one), member "b" did not begin`},
 	{"accepted", crashAccepted, "OUTCOME_SUCCEEDED: tides, The last result, told: yes to asker?, c(3, no accepted result after round 2 of 2, out of ink"},
 	{"swarm", crashSwarm, "OUTCOME_SUCCEEDED: tides, d(c(do it)), was refused, desk hands over to pair, bob hands over to flow"},
+	{"named", crashNamed, "OUTCOME_SUCCEEDED: d("},
 	{"planned", crashPlanned, "OUTCOME_SUCCEEDED: tides, a(go), c(one), told: yes to asker2?, out of ink, b(edited, d(last"},
 }
 

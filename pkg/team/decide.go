@@ -113,7 +113,10 @@ func (p *process) newDecided(d *choice) *teamv1.Event {
 		step.Detached, step.RefusedTransfer, step.Retry = s.GetDetached(), s.GetRefusedTransfer(), s.GetRetry()
 		m, byMember := p.member(s.GetMember()), agent.ByMember(s.GetKind())
 		step.Inner, step.Withheld = m.inner(), p.withholdsMemberOutput() && (byMember || s.GetKind() == teamv1.Step_KIND_JUDGE || s.GetKind() == teamv1.Step_KIND_TOOL)
-		step.Required = s.GetRequired() || byMember && m != nil && m.Required
+		step.Required, step.Output = s.GetRequired() || byMember && m != nil && m.Required, s.GetOutput()
+		if step.GetOutput() == "" && byMember && m != nil {
+			step.Output = m.Output
+		}
 		switch {
 		case s.GetInput().GetMessage() != nil:
 			step.Input = p.texts.Refer(&inputs[i], s.GetInput().GetMessage(), p.Input)

@@ -60,7 +60,7 @@ func stateOf(members []string, steps ...*team.StepState) *team.State {
 
 // compileRule compiles a supervisor's condition.
 func compileRule(source string, members []string) (*expr.Expr, error) {
-	lang, err := expr.ForRules(members)
+	lang, err := expr.ForRules(members, expr.Names{})
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func TestExpr_Steps(t *testing.T) {
 	}, &team.StepState{
 		Step: &teamv1.Step{Kind: teamv1.Step_KIND_STEP, Name: "law"}, Done: true, Outcome: teamv1.Outcome_OUTCOME_SKIPPED,
 	})
-	lang, err := expr.ForSteps([]string{"score", "fact-fix", "approve", "law", "later"})
+	lang, err := expr.ForSteps([]string{"score", "fact-fix", "approve", "law", "later"}, expr.Names{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,13 +280,13 @@ func TestExpr_LargeValuesAreCountedOnTheRecord(t *testing.T) {
 func TestExpr_Faults(t *testing.T) {
 	rule := func(s string) error { _, err := compileRule(s, newsroom()); return err }
 	step := func(s string) error {
-		lang, err := expr.ForSteps([]string{"draft", "score"})
+		lang, err := expr.ForSteps([]string{"draft", "score"}, expr.Names{})
 		if err == nil {
 			_, err = lang.Compile(s)
 		}
 		return err
 	}
-	ruleNames := []string{"context", "critic", "input", "last", "researcher", "results", "turn", "writer"}
+	ruleNames := []string{"context", "critic", "input", "inputs", "last", "outputs", "researcher", "results", "turn", "writer"}
 	for _, c := range []struct {
 		compile func(string) error
 		expr    string
@@ -315,7 +315,7 @@ func TestExpr_Faults(t *testing.T) {
 		{step, "steps.scroe.data.score < 7", expr.Error{
 			Message: `no such step "scroe"`, Offset: 6, Unknown: "scroe", Known: []string{"draft", "score"},
 		}},
-		{step, "turn == 1", expr.Error{Message: `no such variable "turn"`, Unknown: "turn", Known: []string{"context", "input", "steps"}}},
+		{step, "turn == 1", expr.Error{Message: `no such variable "turn"`, Unknown: "turn", Known: []string{"context", "input", "inputs", "outputs", "steps"}}},
 	} {
 		var e *expr.Error
 		if err := c.compile(c.expr); !errors.As(err, &e) {

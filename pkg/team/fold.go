@@ -40,6 +40,7 @@ type fold struct {
 	toolsRecorded    bool              // the tools of the tool sets are on record
 	texts            journal.Texts     // messages by sequence number, for references to recorded texts
 	failed           *agent.Error      // failure that ends the run
+	inputFaults      []string          // what is wrong with the inputs of the run
 	failedBelow      bool              // failed is that of a member, which the run itself did not refuse
 	cut              *a2av1.Message    // see noteCut
 	granted          *teamv1.Spent     // what people have granted to the run's own limits; see takeGrant
@@ -71,6 +72,7 @@ func newFold(l *Loop, req *teamv1.ProcessRequest, root string) *fold {
 	if f.Scope != "" {
 		f.prefix = f.Scope + "."
 	}
+	f.Inputs, f.inputFaults = l.cfg.Inputs.Read(f.Input)
 	f.arriveInput()
 	return f
 }

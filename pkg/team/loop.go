@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -80,6 +81,13 @@ func (l *Loop) limit(by *teamv1.Limits) {
 	if l.traits.SetsTimeouts {
 		l.limits.memberTimeout = 0
 	}
+}
+
+// InputFaults returns what is wrong with the inputs in a message that a run would begin with. Each fault continues a
+// sentence about the message.
+func (l *Loop) InputFaults(m *a2av1.Message) []string {
+	_, faults := l.cfg.Inputs.Read(m)
+	return faults
 }
 
 // boundedBy returns the loop with the limits of a call: the duration of the brief, if the loop has

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"strings"
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -136,6 +137,9 @@ func (p *process) work(ctx context.Context) (*teamv1.Reply, error) {
 func (p *process) begin(ctx context.Context) error {
 	if err := checkBrief(p.req.GetBrief()); err != nil {
 		return err
+	}
+	if len(p.inputFaults) > 0 {
+		return agent.Errorf(agent.CodeInvalidArgument, agent.ReasonInvalidRequest, "the message for %s %q %s", p.noun, p.cfg.ID, strings.Join(p.inputFaults, ", and "))
 	}
 	if err := p.checkInput(ctx); err != nil {
 		return err

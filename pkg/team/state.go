@@ -3,6 +3,7 @@ package team
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,8 @@ type State struct {
 	// Context is the run's key/value map. It starts with the context of the brief and what the
 	// agent remembers of the conversation.
 	Context map[string]*structpb.Value
+	// Inputs are the values that the caller has given by name, with the defaults of the others.
+	Inputs map[string]*structpb.Value
 	// Steps are all steps of the current round of revision, in the order in which they were
 	// decided.
 	Steps []*StepState
@@ -201,6 +204,44 @@ func (s *State) LastOf(member string) *StepState {
 		}
 	}
 	return nil
+}
+
+// Outputs returns, by the name of their output, the last steps that have succeeded and for which visible is true.
+func (s *State) Outputs(visible func(*StepState) bool) map[string]*StepState {
+	all := map[string]*StepState{}
+	for _, st := range s.Steps {
+		name := st.Step.GetOutput()
+		if name == "" || !st.Done || st.Outcome != teamv1.Outcome_OUTCOME_SUCCEEDED || !visible(st) {
+			continue
+		}
+		if before := all[name]; before == nil || before.EndIndex < st.EndIndex {
+			all[name] = st
+		}
+	}
+	return all
+}
+
+// named returns the values that a step's member is given by name: the inputs of the run, and the results with a name
+// that there were when the step was decided.
+func (s *State) named(st *StepState) map[string]*structpb.Value {
+	values := maps.Clone(s.Inputs)
+	for name, of := range s.Outputs(func(of *StepState) bool { return of.EndIndex < st.EndedBefore }) {
+		if values == nil {
+			values = map[string]*structpb.Value{}
+		}
+		values[name] = outputValue(of.Message)
+	}
+	return values
+}
+
+// outputValue returns the data of a result that has a data part, or its text.
+func outputValue(m *a2av1.Message) *structpb.Value {
+	for _, p := range m.GetParts() {
+		if d := p.GetData(); d != nil {
+			return d
+		}
+	}
+	return structpb.NewStringValue(agent.Text(m))
 }
 
 // Failure returns the error of a member's or a human step that failed, timed out, was rejected or

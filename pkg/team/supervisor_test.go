@@ -370,7 +370,7 @@ func TestNewSupervisor_Faults(t *testing.T) {
 	})
 	want := []string{
 		`router supervisor: member id "finish" is reserved: the router uses it to end the run; give that member another id`,
-		`rules[0].when rule "a": no such variable "critc"; known here: context, finish, input, last, results, turn, writer`,
+		`rules[0].when rule "a": no such variable "critc"; known here: context, finish, input, inputs, last, outputs, results, turn, writer`,
 		`rules[1].id rule "a": this id is used twice; ids of rules must be unique`,
 		`rules[1].next[0] rule "a": no such member "writr"; known here: finish, writer`,
 		`rules[1].next[2] rule "a": names member "writer" twice`,

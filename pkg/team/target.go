@@ -6,6 +6,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/team/expr"
+	"github.com/agentteams/team-server/pkg/team/inputs"
 	"github.com/agentteams/team-server/pkg/team/internal/step"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
@@ -130,6 +132,10 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 		w.Transfers, w.Accepts = p.cfg.Scheduler.Transfers(&p.State, st), p.accepts(ctx, st)
 		if m := p.member(st.Step.GetMember()); m != nil {
 			w.Approve = m.Approve
+			known := p.Infos()
+			if asked := known.Of(m).GetInputs(); asked != nil {
+				w.Input = inputs.Fill(w.Input, asked, p.named(st))
+			}
 		}
 	}
 	w.Branch = w.Target.Agent != nil && (p.historyScope(st.Step) != HistoryConversation || p.isAcceptance() && p.req.GetBranch())
@@ -138,7 +144,7 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 		if w.Target.Model != nil {
 			p.Window = agent.FilesOf(w.Target.Model).Window
 		}
-		w.Prompt = p.cfg.Scheduler.Prompt(p.withoutJudgements(), st.Step)
+		w.Prompt = p.instructed(p.cfg.Scheduler.Prompt(p.withoutJudgements(), st.Step))
 	case teamv1.Step_KIND_JUDGE:
 		p.gate.prepare(w, &p.State, st)
 	case teamv1.Step_KIND_TOOL:
@@ -149,6 +155,19 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 		w.Prompt = prompt.Fit(agent.FilesOf(w.Target.Model), w.Prompt)
 	}
 	return w
+}
+
+// instructed returns a request with the values of the inputs that its instructions name.
+func (p *process) instructed(req *agent.ModelRequest) *agent.ModelRequest {
+	if len(p.Inputs) == 0 {
+		return req
+	}
+	if t, err := expr.CompileInstructions(req.Instructions, p.cfg.Inputs.Names()); err == nil {
+		if text, err := t.Text("the instructions of "+p.cfg.ID, &expr.Given{Inputs: p.Inputs}); err == nil {
+			req.Instructions = text
+		}
+	}
+	return req
 }
 
 // Arguments returns the arguments of a TOOL step. They are those of a tool call in the preceding

@@ -74,7 +74,7 @@ func (t *Team) describe(k *infoSnapshot) *teamv1.AgentInfo {
 		Metadata: map[string]string{
 			"type": "team", "mode": t.cfg.Mode, "member_count": strconv.Itoa(len(t.cfg.Members)),
 		},
-		InputModes: t.cfg.InputModes, OutputModes: t.cfg.OutputModes,
+		InputModes: t.cfg.InputModes, OutputModes: t.cfg.OutputModes, Inputs: t.cfg.Inputs.Schema(),
 	}
 	t.setFiles(info, func(i int) *teamv1.AgentInfo { return t.lent(i, k.infos[i]) })
 	at := map[string]int{}

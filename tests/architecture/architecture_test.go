@@ -144,8 +144,9 @@ const module = "github.com/agentteams/team-server/"
 // layersOfTeam are the packages below pkg/team, and which others of them and of the
 // module each may import besides gen and pkg/agent.
 var layersOfTeam = map[string][]string{
-	"":                 {"expr", "prompt", "internal/guards", "internal/step", "internal/verdict", foldOfEvents},
+	"":                 {"expr", "inputs", "prompt", "internal/guards", "internal/step", "internal/verdict", foldOfEvents},
 	"expr":             nil, // knows nothing of a run
+	"inputs":           nil,
 	"prompt":           nil,
 	"facts":            {"", "expr"},
 	"supervisor":       schedulerMayImport,
@@ -166,7 +167,7 @@ const foldOfEvents = module + "internal/journal"
 
 // schedulerMayImport is what schedulers are made of: the exported API of pkg/team and
 // of what lies between. They know nothing of each other, and the loop nothing of them.
-var schedulerMayImport = []string{"", "expr", "facts", "prompt"}
+var schedulerMayImport = []string{"", "expr", "facts", "inputs", "prompt"}
 
 // TestLayersOfTeam checks who imports whom below pkg/team.
 func TestLayersOfTeam(t *testing.T) {

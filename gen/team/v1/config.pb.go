@@ -364,7 +364,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
 }
 
 // Value is the word in the file.
@@ -421,7 +421,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
 }
 
 // Value is the word in the file.
@@ -478,7 +478,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43, 0}
 }
 
 // Value is the word in the file.
@@ -535,7 +535,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
 }
 
 // Value is the word in the file.
@@ -588,7 +588,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51, 0}
 }
 
 // Value is the word in the file.
@@ -641,7 +641,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76, 0}
 }
 
 // Value is the word in the file.
@@ -755,7 +755,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78, 0}
 }
 
 // Value is the word in the file.
@@ -828,7 +828,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{82, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{84, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -1934,7 +1934,10 @@ type AgentConfig struct {
 	// Settings of the answers of its model and of the fallbacks of that, in place of those of the models.
 	Settings *ModelSettings `protobuf:"bytes,23,opt,name=settings,proto3" json:"settings,omitempty"`
 	// What the agent remembers of a conversation besides its messages.
-	Conversation  *ConversationConfig `protobuf:"bytes,24,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	Conversation *ConversationConfig `protobuf:"bytes,24,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	// Values that callers give to an agent with a model by name, each with its JSON Schema. One without a default is
+	// required. Its instructions read them as {{inputs.NAME}}.
+	Inputs        map[string]*structpb.Struct `protobuf:"bytes,25,rep,name=inputs,proto3" json:"inputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2126,6 +2129,13 @@ func (x *AgentConfig) GetSettings() *ModelSettings {
 func (x *AgentConfig) GetConversation() *ConversationConfig {
 	if x != nil {
 		return x.Conversation
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetInputs() map[string]*structpb.Struct {
+	if x != nil {
+		return x.Inputs
 	}
 	return nil
 }
@@ -3283,7 +3293,11 @@ type TeamConfig struct {
 	// A run of the team may end with an empty answer of a member; false. Otherwise it fails with NO_RESPONSE.
 	AllowEmpty bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
 	// What the team remembers of a conversation besides its messages.
-	Conversation  *ConversationConfig `protobuf:"bytes,23,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	Conversation *ConversationConfig `protobuf:"bytes,23,opt,name=conversation,proto3" json:"conversation,omitempty"`
+	// Values that callers give to the team by name, each with its JSON Schema. One without a default is required.
+	Inputs map[string]*structpb.Struct `protobuf:"bytes,24,rep,name=inputs,proto3" json:"inputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The members work in the order in which they are listed, again and again.
+	Loop          *LoopConfig `protobuf:"bytes,25,opt,name=loop,proto3" json:"loop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3479,6 +3493,20 @@ func (x *TeamConfig) GetConversation() *ConversationConfig {
 	return nil
 }
 
+func (x *TeamConfig) GetInputs() map[string]*structpb.Struct {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
+}
+
+func (x *TeamConfig) GetLoop() *LoopConfig {
+	if x != nil {
+		return x.Loop
+	}
+	return nil
+}
+
 // ReviewConfig has a judge score every result of a run before it becomes the answer.
 type ReviewConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3670,7 +3698,9 @@ type MemberConfig struct {
 	// rejected result goes back to the member with the judge's feedback. After max_rounds rejected
 	// results the delegation fails with QUALITY_THRESHOLD_NOT_MET. The threshold of a check or
 	// a schema is 1; a model or an agent as judge needs one.
-	Accept        *ReviewConfig `protobuf:"bytes,18,opt,name=accept,proto3" json:"accept,omitempty"`
+	Accept *ReviewConfig `protobuf:"bytes,18,opt,name=accept,proto3" json:"accept,omitempty"`
+	// Name of its last result, which later members read as outputs.NAME.
+	Output        *OutputConfig `protobuf:"bytes,19,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3831,6 +3861,124 @@ func (x *MemberConfig) GetAccept() *ReviewConfig {
 	return nil
 }
 
+func (x *MemberConfig) GetOutput() *OutputConfig {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+// OutputConfig names a result, so that what comes later reads it by name.
+type OutputConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name. Required. Several steps or members may have the same one: the latest result counts.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutputConfig) Reset() {
+	*x = OutputConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutputConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutputConfig) ProtoMessage() {}
+
+func (x *OutputConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutputConfig.ProtoReflect.Descriptor instead.
+func (*OutputConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *OutputConfig) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// LoopConfig has the members of a team work in turn until one of them ends the loop.
+type LoopConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The loop ends after a reply for which this is true: CEL as in rules. Unset means after max_rounds.
+	ExitWhen string `protobuf:"bytes,1,opt,name=exit_when,json=exitWhen,proto3" json:"exit_when,omitempty"`
+	// Maximum number of rounds, in which each member works once; 10. If exit_when is not true then, the run fails with
+	// MAX_ROUNDS_EXCEEDED.
+	MaxRounds *int32 `protobuf:"varint,2,opt,name=max_rounds,json=maxRounds,proto3,oneof" json:"max_rounds,omitempty"`
+	// Member whose last reply is the answer; unset means the last response.
+	Answer        string `protobuf:"bytes,3,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoopConfig) Reset() {
+	*x = LoopConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoopConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoopConfig) ProtoMessage() {}
+
+func (x *LoopConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoopConfig.ProtoReflect.Descriptor instead.
+func (*LoopConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *LoopConfig) GetExitWhen() string {
+	if x != nil {
+		return x.ExitWhen
+	}
+	return ""
+}
+
+func (x *LoopConfig) GetMaxRounds() int32 {
+	if x != nil && x.MaxRounds != nil {
+		return *x.MaxRounds
+	}
+	return 0
+}
+
+func (x *LoopConfig) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
 // HistoryScope says what a member sees of earlier messages.
 type HistoryScope struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3840,7 +3988,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3852,7 +4000,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3865,7 +4013,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -3881,7 +4029,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3893,7 +4041,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3906,7 +4054,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -3934,7 +4082,8 @@ type RuleConfig struct {
 	Next []string `protobuf:"bytes,3,rep,name=next,proto3" json:"next,omitempty"`
 	// Or: ends the run with the last reply of this member, or with the last response if it is last.
 	Finish string `protobuf:"bytes,4,opt,name=finish,proto3" json:"finish,omitempty"`
-	// Input of the next members in place of the last response.
+	// Input of the next members in place of the last response, in which {{input}}, {{inputs.NAME}}, {{outputs.NAME}} and
+	// {{context.KEY}} are replaced.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3942,7 +4091,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3954,7 +4103,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3967,7 +4116,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -4018,7 +4167,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4030,7 +4179,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4043,7 +4192,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -4077,7 +4226,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4238,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4102,7 +4251,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -4149,7 +4298,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4310,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4323,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -4226,7 +4375,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4238,7 +4387,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4251,7 +4400,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -4277,7 +4426,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4289,7 +4438,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4302,7 +4451,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -4313,7 +4462,7 @@ type WorkflowStep struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The agent, team or member that works.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Input, in which {{input}}, {{steps.ID.text}} and {{context.KEY}} are replaced. Unset means the
+	// Input, in which {{input}}, {{inputs.NAME}}, {{outputs.NAME}}, {{steps.ID.text}} and {{context.KEY}} are replaced. Unset means the
 	// results of the steps that it follows.
 	Task string `protobuf:"bytes,3,opt,name=task,proto3" json:"task,omitempty"`
 	// Ids of the steps that must end first; on a group they apply to its steps. Unset means those
@@ -4339,14 +4488,16 @@ type WorkflowStep struct {
 	Retry *Retry `protobuf:"bytes,12,opt,name=retry,proto3" json:"retry,omitempty"`
 	// Its work is part of the result, unless its condition is not true: a run that ends without it
 	// fails with REQUIRED_WORK_FAILED; false.
-	Required      bool `protobuf:"varint,13,opt,name=required,proto3" json:"required,omitempty"`
+	Required bool `protobuf:"varint,13,opt,name=required,proto3" json:"required,omitempty"`
+	// Name of its result, which later steps read as outputs.NAME.
+	Output        *OutputConfig `protobuf:"bytes,14,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4358,7 +4509,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4522,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4465,6 +4616,13 @@ func (x *WorkflowStep) GetRequired() bool {
 	return false
 }
 
+func (x *WorkflowStep) GetOutput() *OutputConfig {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
 // Join says how many of the steps before a step must succeed.
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4474,7 +4632,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4486,7 +4644,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4499,7 +4657,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4515,7 +4673,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4527,7 +4685,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4540,7 +4698,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4573,7 +4731,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4585,7 +4743,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4598,7 +4756,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4653,7 +4811,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4665,7 +4823,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4836,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4772,7 +4930,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4784,7 +4942,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +4955,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -4851,7 +5009,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4863,7 +5021,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4876,7 +5034,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -4892,7 +5050,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +5062,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5075,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -4947,7 +5105,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4959,7 +5117,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4972,7 +5130,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -4998,7 +5156,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5010,7 +5168,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5023,7 +5181,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -5041,7 +5199,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5053,7 +5211,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5066,7 +5224,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -5172,7 +5330,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5342,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5355,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -5431,7 +5589,7 @@ type OpenAiDoor struct {
 
 func (x *OpenAiDoor) Reset() {
 	*x = OpenAiDoor{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5443,7 +5601,7 @@ func (x *OpenAiDoor) String() string {
 func (*OpenAiDoor) ProtoMessage() {}
 
 func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5456,7 +5614,7 @@ func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenAiDoor.ProtoReflect.Descriptor instead.
 func (*OpenAiDoor) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OpenAiDoor) GetTitleModel() string {
@@ -5490,7 +5648,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5502,7 +5660,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5515,7 +5673,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5554,7 +5712,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +5724,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5579,7 +5737,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5619,7 +5777,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5631,7 +5789,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5644,7 +5802,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5677,7 +5835,7 @@ type McpDoor struct {
 
 func (x *McpDoor) Reset() {
 	*x = McpDoor{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5689,7 +5847,7 @@ func (x *McpDoor) String() string {
 func (*McpDoor) ProtoMessage() {}
 
 func (x *McpDoor) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5702,7 +5860,7 @@ func (x *McpDoor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpDoor.ProtoReflect.Descriptor instead.
 func (*McpDoor) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 // TracingSettings say what traces contain, and whose traces requests continue.
@@ -5720,7 +5878,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +5890,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +5903,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5774,7 +5932,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5786,7 +5944,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5799,7 +5957,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5822,7 +5980,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5834,7 +5992,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5847,7 +6005,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -5884,7 +6042,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5896,7 +6054,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5909,7 +6067,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -5956,7 +6114,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5968,7 +6126,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5981,7 +6139,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -5998,7 +6156,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6010,7 +6168,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6023,7 +6181,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -6060,7 +6218,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6072,7 +6230,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6085,7 +6243,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -6168,7 +6326,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6180,7 +6338,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6193,7 +6351,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -6314,7 +6472,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6326,7 +6484,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6339,7 +6497,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6390,7 +6548,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6402,7 +6560,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6415,7 +6573,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6444,7 +6602,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6456,7 +6614,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6469,7 +6627,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6490,7 +6648,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6502,7 +6660,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6515,7 +6673,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6536,7 +6694,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6548,7 +6706,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6561,7 +6719,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6584,7 +6742,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6754,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6767,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6648,7 +6806,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6660,7 +6818,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6673,7 +6831,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Definition) GetId() string {
@@ -6730,7 +6888,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6742,7 +6900,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6755,7 +6913,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6802,7 +6960,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6814,7 +6972,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6827,7 +6985,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -6860,7 +7018,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6872,7 +7030,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6885,7 +7043,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -6907,7 +7065,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6919,7 +7077,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6932,7 +7090,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -6979,7 +7137,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +7149,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +7162,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -7039,7 +7197,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7051,7 +7209,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7064,7 +7222,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -7162,7 +7320,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7174,7 +7332,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7187,7 +7345,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -7235,7 +7393,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7247,7 +7405,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7260,7 +7418,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -7311,7 +7469,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7323,7 +7481,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7336,7 +7494,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7397,7 +7555,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7409,7 +7567,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7422,7 +7580,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7484,7 +7642,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7496,7 +7654,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7509,7 +7667,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{84}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7525,7 +7683,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[83]
+	mi := &file_team_v1_config_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7537,7 +7695,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[83]
+	mi := &file_team_v1_config_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7550,7 +7708,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7598,7 +7756,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"TeamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.team.v1.TeamConfigR\x05value:\x028\x01:y\xbaHv\x1at\n" +
-	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\x84\x10\n" +
+	"\fconfig.empty\x12:no agents and no teams are defined; add agents: and teams:\x1a(size(this.agents) + size(this.teams) > 0\"\xf7\x0f\n" +
 	"\vModelConfig\x12\x1a\n" +
 	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
@@ -7621,9 +7779,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x14model.context_window\x12Xcontext_window must be 1 or more; remove it to use that of the provider's largest models\x1a\tthis >= 0R\rcontextWindow\x12\x10\n" +
 	"\x03api\x18\f \x01(\bR\x03api\x12)\n" +
 	"\x10send_traceparent\x18\r \x01(\bR\x0fsendTraceparent\x122\n" +
-	"\bsettings\x18\x0e \x01(\v2\x16.team.v1.ModelSettingsR\bsettings:\xea\x05\xbaH\xe6\x05\x1a|\n" +
-	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xcd\x02\n" +
-	"\x13model.scripted_only\x12Na scripted model allows only file, fallback and accepts; remove the other keys\x1a\xe5\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.price) && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0 && !this.send_traceparent && !has(this.settings))\x1a\x87\x01\n" +
+	"\bsettings\x18\x0e \x01(\v2\x16.team.v1.ModelSettingsR\bsettings:\xdd\x05\xbaH\xd9\x05\x1a|\n" +
+	"\x0emodel.scripted\x12:a scripted model needs the script it plays; add file: PATH\x1a.this.provider != 'scripted' || this.file != ''\x1a\xc0\x02\n" +
+	"\x13model.scripted_only\x12Ua scripted model allows only file, price, fallback and accepts; remove the other keys\x1a\xd1\x01this.provider != 'scripted' || (this.api_key == '' && this.base_url == '' && !has(this.idle_timeout) && this.max_output_tokens == 0 && this.context_window == 0 && !this.send_traceparent && !has(this.settings))\x1a\x87\x01\n" +
 	"\n" +
 	"model.name\x12Cthis model needs a name; add name: the model's name at its provider\x1a4this.provider in ['', 'scripted'] || this.name != ''\x1a\x8b\x01\n" +
 	"\n" +
@@ -7757,7 +7915,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xbc\x19\n" +
+	"\x06UNSAFE\x10\x03\"\xf8\x1d\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -7792,13 +7950,19 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vallow_empty\x18\x16 \x01(\bR\n" +
 	"allowEmpty\x122\n" +
 	"\bsettings\x18\x17 \x01(\v2\x16.team.v1.ModelSettingsR\bsettings\x12?\n" +
-	"\fconversation\x18\x18 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation:\xe4\f\xbaH\xe0\f\x1a\xad\x03\n" +
+	"\fconversation\x18\x18 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation\x12\xfc\x01\n" +
+	"\x06inputs\x18\x19 \x03(\v2 .team.v1.AgentConfig.InputsEntryB\xc1\x01\xbaH\xbd\x01\x9a\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
+	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'R\x06inputs\x1aR\n" +
+	"\vInputsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05value:\x028\x01:\xcd\x0e\xbaH\xc9\x0e\x1a\xad\x03\n" +
 	"\n" +
 	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\x89\x02\n" +
 	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xe3\x01\n" +
 	"\fagent.memory\x12Tmemory and conversation are only allowed for an agent with a model; remove them here\x1a}!(has(this.memory) || has(this.conversation)) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
 	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9f\x01\n" +
-	"\x0eagent.settings\x12dsettings are only allowed for an agent with a model of its own; set model, or move them to the model\x1a'this.model != '' || !has(this.settings)\x1a\xef\x01\n" +
+	"\x0eagent.settings\x12dsettings are only allowed for an agent with a model of its own; set model, or move them to the model\x1a'this.model != '' || !has(this.settings)\x1a\xe6\x01\n" +
+	"\fagent.inputs\x12ninputs are only allowed for an agent with a model; remove them here, or give them to the team that it works in\x1afsize(this.inputs) == 0 || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xef\x01\n" +
 	"\x13agent.model_answers\x12Yon_truncated and allow_empty are only allowed for an agent with a model; remove them here\x1a}this.model != '' || (this.on_truncated == 0 && !this.allow_empty) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
 	"\a_memory\"\xa3\x01\n" +
 	"\x12ConversationConfig\x12\x82\x01\n" +
@@ -7932,7 +8096,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06params\x18\x05 \x03(\v2 .team.v1.OAuthClient.ParamsEntryR\x06params\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xee\x12\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x16\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -7969,8 +8133,14 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04card\x18\x15 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card\x12\x1f\n" +
 	"\vallow_empty\x18\x16 \x01(\bR\n" +
 	"allowEmpty\x12?\n" +
-	"\fconversation\x18\x17 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation:\xf3\x05\xbaH\xef\x05\x1a\xc3\x02\n" +
-	"\tteam.mode\x12wa team needs exactly one of supervisor, workflow, coordinator, swarm, route and broadcast; keep one of them, or add one\x1a\xbc\x01(has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xaa\x01\n" +
+	"\fconversation\x18\x17 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation\x12\xfb\x01\n" +
+	"\x06inputs\x18\x18 \x03(\v2\x1f.team.v1.TeamConfig.InputsEntryB\xc1\x01\xbaH\xbd\x01\x9a\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
+	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'R\x06inputs\x12'\n" +
+	"\x04loop\x18\x19 \x01(\v2\x13.team.v1.LoopConfigR\x04loop\x1aR\n" +
+	"\vInputsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05value:\x028\x01:\x94\x06\xbaH\x90\x06\x1a\xe4\x02\n" +
+	"\tteam.mode\x12}a team needs exactly one of supervisor, workflow, coordinator, swarm, route, broadcast and loop; keep one of them, or add one\x1a\xd7\x01(has(this.loop) ? 1 : 0) + (has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xaa\x01\n" +
 	"\fteam.members\x12/a team needs 1 to 64 members; add members: [ID]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
 	"\vteam.result\x12fguardrails.result cannot check detached work; use wait or cancel for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
 	"\a_memoryB \n" +
@@ -7992,7 +8162,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05agent\x18\x03 \x01(\tR\x05agent\x12\x16\n" +
 	"\x06schema\x18\x04 \x01(\tR\x06schema:\xe7\x01\xbaH\xe3\x01\x1a\xe0\x01\n" +
 	"\n" +
-	"judge.kind\x12Ya judge needs exactly one of model, check, schema and agent; keep one of them, or add one\x1aw(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\x98\t\n" +
+	"judge.kind\x12Ya judge needs exactly one of model, check, schema and agent; keep one of them, or add one\x1aw(this.model != '' ? 1 : 0) + (this.check != '' ? 1 : 0) + (this.agent != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\xc7\t\n" +
 	"\fMemberConfig\x12x\n" +
 	"\x05agent\x18\x01 \x01(\tBb\xbaH_\xba\x01\\\n" +
 	"\fmember.agent\x12@a member needs an agent; add agent: the id of an agent or a team\x1a\n" +
@@ -8017,13 +8187,25 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x05async\x18\x0f \x01(\bH\x04R\x05async\x88\x01\x01\x12\x1a\n" +
 	"\brequired\x18\x10 \x01(\bR\brequired\x120\n" +
 	"\aapprove\x18\x11 \x01(\v2\x16.team.v1.ApproveMemberR\aapprove\x12-\n" +
-	"\x06accept\x18\x12 \x01(\v2\x15.team.v1.ReviewConfigR\x06accept:\t\xca\xf3\x18\x05agentB\n" +
+	"\x06accept\x18\x12 \x01(\v2\x15.team.v1.ReviewConfigR\x06accept\x12-\n" +
+	"\x06output\x18\x13 \x01(\v2\x15.team.v1.OutputConfigR\x06output:\t\xca\xf3\x18\x05agentB\n" +
 	"\n" +
 	"\b_enabledB\x0f\n" +
 	"\r_stream_innerB\r\n" +
 	"\v_inner_textB\x15\n" +
 	"\x13_skip_summarizationB\b\n" +
-	"\x06_async\"n\n" +
+	"\x06_async\"\xeb\x01\n" +
+	"\fOutputConfig\x12\xd0\x01\n" +
+	"\x04name\x18\x01 \x01(\tB\xbb\x01\xbaH\xb7\x01\xba\x01\xb3\x01\n" +
+	"\voutput.name\x1a\xa3\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an output; use 1 to 63 letters, digits and _, not starting with a digit'R\x04name:\b\xca\xf3\x18\x04name\"\xce\x01\n" +
+	"\n" +
+	"LoopConfig\x12\x1b\n" +
+	"\texit_when\x18\x01 \x01(\tR\bexitWhen\x12|\n" +
+	"\n" +
+	"max_rounds\x18\x02 \x01(\x05BX\xbaHU\xba\x01R\n" +
+	"\x0floop.max_rounds\x12%max_rounds of a loop must be 1 to 100\x1a\x18this >= 1 && this <= 100H\x00R\tmaxRounds\x88\x01\x01\x12\x16\n" +
+	"\x06answer\x18\x03 \x01(\tR\x06answerB\r\n" +
+	"\v_max_rounds\"n\n" +
 	"\fHistoryScope\"^\n" +
 	"\x05Value\x12\x11\n" +
 	"\rDEFAULT_SCOPE\x10\x00\x12\x0f\n" +
@@ -8084,8 +8266,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10DEFAULT_REACTION\x10\x00\x12\b\n" +
 	"\x04FAIL\x10\x01\x12\x14\n" +
 	"\x10CONTINUE_PARTIAL\x10\x02\x12\x14\n" +
-	"\x10REPORT_TO_LEADER\x10\x03\"\xf8\n" +
-	"\n" +
+	"\x10REPORT_TO_LEADER\x10\x03\"\xbd\v\n" +
 	"\fWorkflowStep\x12\xbf\x01\n" +
 	"\x02id\x18\x01 \x01(\tB\xae\x01\xbaH\xaa\x01\xba\x01\xa6\x01\n" +
 	"\astep.id\x12Zthis cannot be the id of a step; use 1 to 63 letters, digits, _ and -, not starting with -\x1a?this == '' || this.matches('^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$')R\x02id\x12\x14\n" +
@@ -8102,10 +8283,11 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\atimeout\x18\v \x01(\v2\x19.google.protobuf.DurationBY\xbaHV\xba\x01S\n" +
 	"\fstep.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x12$\n" +
 	"\x05retry\x18\f \x01(\v2\x0e.team.v1.RetryR\x05retry\x12\x1a\n" +
-	"\brequired\x18\r \x01(\bR\brequired:\x98\x05\xbaH\x8b\x05\x1a\xc1\x01\n" +
+	"\brequired\x18\r \x01(\bR\brequired\x12-\n" +
+	"\x06output\x18\x0e \x01(\v2\x15.team.v1.OutputConfigR\x06output:\xae\x05\xbaH\xa1\x05\x1a\xc1\x01\n" +
 	"\tstep.kind\x12Sa step needs exactly one of agent, human and parallel; keep one of them, or add one\x1a_(this.agent != '' ? 1 : 0) + (has(this.human) ? 1 : 0) + (size(this.parallel) > 0 ? 1 : 0) == 1\x1a\xe5\x01\n" +
-	"\x0fstep.agent_only\x12Qtask, repeat and retry are only allowed in a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xdc\x01\n" +
-	"\x12step.parallel_only\x12Ia step with parallel allows only id and after; move the rest to its steps\x1a{size(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout) && !this.required)\xca\xf3\x18\x05agent\"?\n" +
+	"\x0fstep.agent_only\x12Qtask, repeat and retry are only allowed in a step with an agent; remove them here\x1a\x7fthis.agent != '' || (this.task == '' && !has(this.repeat) && !has(this.retry)) || !(has(this.human) || size(this.parallel) > 0)\x1a\xf2\x01\n" +
+	"\x12step.parallel_only\x12Ia step with parallel allows only id and after; move the rest to its steps\x1a\x90\x01size(this.parallel) == 0 || (this.when == '' && this.join == 0 && this.quorum == 0 && !has(this.timeout) && !this.required && !has(this.output))\xca\xf3\x18\x05agent\"?\n" +
 	"\x04Join\"7\n" +
 	"\x05Value\x12\x10\n" +
 	"\fDEFAULT_JOIN\x10\x00\x12\a\n" +
@@ -8554,7 +8736,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_team_v1_config_proto_goTypes = []any{
 	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
 	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
@@ -8602,106 +8784,110 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ReviewConfig)(nil),         // 43: team.v1.ReviewConfig
 	(*JudgeConfig)(nil),          // 44: team.v1.JudgeConfig
 	(*MemberConfig)(nil),         // 45: team.v1.MemberConfig
-	(*HistoryScope)(nil),         // 46: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 47: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 48: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 49: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 50: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 51: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 52: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 53: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 54: team.v1.WorkflowStep
-	(*Join)(nil),                 // 55: team.v1.Join
-	(*RepeatConfig)(nil),         // 56: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 57: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 58: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 59: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 60: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 61: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 62: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 63: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 64: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 65: team.v1.ServerSettings
-	(*OpenAiDoor)(nil),           // 66: team.v1.OpenAiDoor
-	(*KeepSettings)(nil),         // 67: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 68: team.v1.LogSettings
-	(*LogSampling)(nil),          // 69: team.v1.LogSampling
-	(*McpDoor)(nil),              // 70: team.v1.McpDoor
-	(*TracingSettings)(nil),      // 71: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 72: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 73: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 74: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 75: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 76: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 77: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 78: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 79: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 80: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 81: team.v1.CardSettings
-	(*PushSettings)(nil),         // 82: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 83: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 84: team.v1.SigningKey
-	(*Definition)(nil),           // 85: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 86: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 87: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 88: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 89: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 90: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 91: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 92: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 93: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 94: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 95: team.v1.ApiKey
-	(*Permission)(nil),           // 96: team.v1.Permission
-	(*OidcConfig)(nil),           // 97: team.v1.OidcConfig
-	nil,                          // 98: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 99: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 100: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 101: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 102: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 103: team.v1.McpTool.EnvEntry
-	nil,                          // 104: team.v1.McpTool.EffectsEntry
-	nil,                          // 105: team.v1.McpTool.HeadersEntry
-	nil,                          // 106: team.v1.OAuthClient.ParamsEntry
-	nil,                          // 107: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 108: team.v1.Definition.ScriptsEntry
-	nil,                          // 109: team.v1.Definition.SchemasEntry
-	nil,                          // 110: team.v1.Definition.AccountsEntry
-	(*durationpb.Duration)(nil),  // 111: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 112: google.protobuf.Struct
-	(*Skill)(nil),                // 113: team.v1.Skill
-	(*Limits)(nil),               // 114: team.v1.Limits
-	(*Retry)(nil),                // 115: team.v1.Retry
-	(OnLimit_Value)(0),           // 116: team.v1.OnLimit.Value
+	(*OutputConfig)(nil),         // 46: team.v1.OutputConfig
+	(*LoopConfig)(nil),           // 47: team.v1.LoopConfig
+	(*HistoryScope)(nil),         // 48: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 49: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 50: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 51: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 52: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 53: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 54: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 55: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 56: team.v1.WorkflowStep
+	(*Join)(nil),                 // 57: team.v1.Join
+	(*RepeatConfig)(nil),         // 58: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 59: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 60: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 61: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 62: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 63: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 64: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 65: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 66: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 67: team.v1.ServerSettings
+	(*OpenAiDoor)(nil),           // 68: team.v1.OpenAiDoor
+	(*KeepSettings)(nil),         // 69: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 70: team.v1.LogSettings
+	(*LogSampling)(nil),          // 71: team.v1.LogSampling
+	(*McpDoor)(nil),              // 72: team.v1.McpDoor
+	(*TracingSettings)(nil),      // 73: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 74: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 75: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 76: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 77: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 78: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 79: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 80: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 81: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 82: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 83: team.v1.CardSettings
+	(*PushSettings)(nil),         // 84: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 85: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 86: team.v1.SigningKey
+	(*Definition)(nil),           // 87: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 88: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 89: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 90: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 91: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 92: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 93: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 94: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 95: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 96: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 97: team.v1.ApiKey
+	(*Permission)(nil),           // 98: team.v1.Permission
+	(*OidcConfig)(nil),           // 99: team.v1.OidcConfig
+	nil,                          // 100: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 101: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 102: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 103: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 104: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 105: team.v1.McpTool.EnvEntry
+	nil,                          // 106: team.v1.McpTool.EffectsEntry
+	nil,                          // 107: team.v1.McpTool.HeadersEntry
+	nil,                          // 108: team.v1.AgentConfig.InputsEntry
+	nil,                          // 109: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 110: team.v1.TeamConfig.InputsEntry
+	nil,                          // 111: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 112: team.v1.Definition.ScriptsEntry
+	nil,                          // 113: team.v1.Definition.SchemasEntry
+	nil,                          // 114: team.v1.Definition.AccountsEntry
+	(*durationpb.Duration)(nil),  // 115: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 116: google.protobuf.Struct
+	(*Skill)(nil),                // 117: team.v1.Skill
+	(*Limits)(nil),               // 118: team.v1.Limits
+	(*Retry)(nil),                // 119: team.v1.Retry
+	(OnLimit_Value)(0),           // 120: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	98,  // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	99,  // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	100, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	101, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	65,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	100, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	101, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	102, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	103, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	67,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	111, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	115, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	112, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	102, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	116, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	104, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	111, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	111, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	103, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	104, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	115, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	115, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	105, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	106, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	24,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
 	23,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	105, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	107, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
 	41,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
 	0,   // 20: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
-	111, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	111, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	111, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	111, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	113, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	114, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	115, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	115, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	115, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	115, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	117, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	118, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	34,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	36,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	37,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -8712,116 +8898,123 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	2,   // 34: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
 	16,  // 35: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
 	27,  // 36: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	113, // 37: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	33,  // 38: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	33,  // 39: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	33,  // 40: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	33,  // 41: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	35,  // 42: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	39,  // 43: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	40,  // 44: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	111, // 45: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	4,   // 46: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	40,  // 47: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	111, // 48: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	41,  // 49: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
-	106, // 50: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
-	45,  // 51: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	47,  // 52: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	50,  // 53: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	58,  // 54: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	64,  // 55: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	61,  // 56: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	62,  // 57: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	32,  // 58: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	31,  // 59: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	43,  // 60: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	114, // 61: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	29,  // 62: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	3,   // 63: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	27,  // 64: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
-	44,  // 65: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	111, // 66: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	115, // 67: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	5,   // 68: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	20,  // 69: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	43,  // 70: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	48,  // 71: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	49,  // 72: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	54,  // 73: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	6,   // 74: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	51,  // 75: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	52,  // 76: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	111, // 77: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	7,   // 78: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	56,  // 79: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	57,  // 80: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	54,  // 81: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	111, // 82: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	115, // 83: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	59,  // 84: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	9,   // 85: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	8,   // 86: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	116, // 87: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	6,   // 88: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	113, // 89: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	16,  // 90: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
-	89,  // 91: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	86,  // 92: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	111, // 93: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	82,  // 94: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	83,  // 95: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	87,  // 96: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	80,  // 97: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	81,  // 98: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	107, // 99: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	76,  // 100: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	77,  // 101: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	74,  // 102: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	72,  // 103: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	67,  // 104: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	68,  // 105: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	111, // 106: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	111, // 107: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	71,  // 108: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	66,  // 109: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
-	70,  // 110: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
-	111, // 111: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	111, // 112: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	111, // 113: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	69,  // 114: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	73,  // 115: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	10,  // 116: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	78,  // 117: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	79,  // 118: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	84,  // 119: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	14,  // 120: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	108, // 121: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	109, // 122: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	110, // 123: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
-	11,  // 124: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	95,  // 125: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	97,  // 126: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	91,  // 127: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 128: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	94,  // 129: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	111, // 130: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	93,  // 131: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 132: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	92,  // 133: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 134: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 135: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 136: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 137: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 138: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	42,  // 139: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 140: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	78,  // 141: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	142, // [142:142] is the sub-list for method output_type
-	142, // [142:142] is the sub-list for method input_type
-	142, // [142:142] is the sub-list for extension type_name
-	142, // [142:142] is the sub-list for extension extendee
-	0,   // [0:142] is the sub-list for field type_name
+	108, // 37: team.v1.AgentConfig.inputs:type_name -> team.v1.AgentConfig.InputsEntry
+	117, // 38: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	33,  // 39: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	33,  // 40: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	33,  // 41: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	33,  // 42: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	35,  // 43: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	39,  // 44: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	40,  // 45: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	115, // 46: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	4,   // 47: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	40,  // 48: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	115, // 49: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	41,  // 50: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
+	109, // 51: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	45,  // 52: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	49,  // 53: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	52,  // 54: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	60,  // 55: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	66,  // 56: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	63,  // 57: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	64,  // 58: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	32,  // 59: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	31,  // 60: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	43,  // 61: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	118, // 62: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	29,  // 63: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	3,   // 64: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	27,  // 65: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
+	110, // 66: team.v1.TeamConfig.inputs:type_name -> team.v1.TeamConfig.InputsEntry
+	47,  // 67: team.v1.TeamConfig.loop:type_name -> team.v1.LoopConfig
+	44,  // 68: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	115, // 69: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	119, // 70: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	5,   // 71: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	20,  // 72: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	43,  // 73: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	46,  // 74: team.v1.MemberConfig.output:type_name -> team.v1.OutputConfig
+	50,  // 75: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	51,  // 76: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	56,  // 77: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	6,   // 78: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	53,  // 79: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	54,  // 80: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	115, // 81: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	7,   // 82: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	58,  // 83: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	59,  // 84: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	56,  // 85: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	115, // 86: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	119, // 87: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	46,  // 88: team.v1.WorkflowStep.output:type_name -> team.v1.OutputConfig
+	61,  // 89: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	9,   // 90: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	8,   // 91: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	120, // 92: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	6,   // 93: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	117, // 94: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	16,  // 95: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
+	91,  // 96: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	88,  // 97: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	115, // 98: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	84,  // 99: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	85,  // 100: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	89,  // 101: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	82,  // 102: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	83,  // 103: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	111, // 104: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	78,  // 105: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	79,  // 106: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	76,  // 107: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	74,  // 108: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	69,  // 109: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	70,  // 110: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	115, // 111: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	115, // 112: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	73,  // 113: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	68,  // 114: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
+	72,  // 115: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
+	115, // 116: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	115, // 117: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	115, // 118: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	71,  // 119: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	75,  // 120: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 121: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	80,  // 122: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	81,  // 123: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	86,  // 124: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 125: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	112, // 126: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	113, // 127: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	114, // 128: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 129: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	97,  // 130: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	99,  // 131: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	93,  // 132: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 133: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	96,  // 134: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	115, // 135: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	95,  // 136: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 137: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	94,  // 138: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 139: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 140: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 141: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 142: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 143: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	42,  // 144: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 145: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	116, // 146: team.v1.AgentConfig.InputsEntry.value:type_name -> google.protobuf.Struct
+	116, // 147: team.v1.TeamConfig.InputsEntry.value:type_name -> google.protobuf.Struct
+	80,  // 148: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	149, // [149:149] is the sub-list for method output_type
+	149, // [149:149] is the sub-list for method input_type
+	149, // [149:149] is the sub-list for extension type_name
+	149, // [149:149] is the sub-list for extension extendee
+	0,   // [0:149] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -8852,23 +9045,24 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[31].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[44].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[55].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[63].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[33].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[65].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[68].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[72].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[73].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[74].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[75].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   97,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

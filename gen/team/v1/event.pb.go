@@ -1884,7 +1884,9 @@ type Step struct {
 	// Reason of the member's refused hand-over that the step tells it about.
 	RefusedTransfer string `protobuf:"bytes,15,opt,name=refused_transfer,json=refusedTransfer,proto3" json:"refused_transfer,omitempty"`
 	// The run fails if the step, which its condition did not skip, does not succeed.
-	Required      bool `protobuf:"varint,16,opt,name=required,proto3" json:"required,omitempty"`
+	Required bool `protobuf:"varint,16,opt,name=required,proto3" json:"required,omitempty"`
+	// Name of the step's result, by which later steps read it.
+	Output        string `protobuf:"bytes,17,opt,name=output,proto3" json:"output,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2029,6 +2031,13 @@ func (x *Step) GetRequired() bool {
 		return x.Required
 	}
 	return false
+}
+
+func (x *Step) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
 }
 
 // Refusal is the reason why a step does not run.
@@ -5908,7 +5917,7 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\n" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\xf5\x05\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.google.protobuf.ValueR\x05value:\x028\x01\"\x8d\x06\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12&\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x12.team.v1.Step.KindR\x04kind\x12\x16\n" +
@@ -5926,7 +5935,8 @@ const file_team_v1_event_proto_rawDesc = "" +
 	"\x05inner\x18\r \x01(\x0e2\x13.team.v1.Step.InnerR\x05inner\x12\x1a\n" +
 	"\bwithheld\x18\x0e \x01(\bR\bwithheld\x12)\n" +
 	"\x10refused_transfer\x18\x0f \x01(\tR\x0frefusedTransfer\x12\x1a\n" +
-	"\brequired\x18\x10 \x01(\bR\brequired\"@\n" +
+	"\brequired\x18\x10 \x01(\bR\brequired\x12\x16\n" +
+	"\x06output\x18\x11 \x01(\tR\x06output\"@\n" +
 	"\x05Inner\x12\x15\n" +
 	"\x11INNER_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fINNER_EVENTS\x10\x01\x12\x0e\n" +

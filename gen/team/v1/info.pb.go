@@ -11,6 +11,7 @@ package teamv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -53,8 +54,11 @@ type AgentInfo struct {
 	External bool `protobuf:"varint,12,opt,name=external,proto3" json:"external,omitempty"`
 	// Ids of skills whose texts come from another server.
 	ExternalSkills []string `protobuf:"bytes,13,rep,name=external_skills,json=externalSkills,proto3" json:"external_skills,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// JSON Schema of an object with the values that callers give by name, in a data part of the message; unset if there are
+	// none.
+	Inputs        *structpb.Struct `protobuf:"bytes,14,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentInfo) Reset() {
@@ -174,6 +178,13 @@ func (x *AgentInfo) GetExternal() bool {
 func (x *AgentInfo) GetExternalSkills() []string {
 	if x != nil {
 		return x.ExternalSkills
+	}
+	return nil
+}
+
+func (x *AgentInfo) GetInputs() *structpb.Struct {
+	if x != nil {
+		return x.Inputs
 	}
 	return nil
 }
@@ -410,7 +421,7 @@ var File_team_v1_info_proto protoreflect.FileDescriptor
 
 const file_team_v1_info_proto_rawDesc = "" +
 	"\n" +
-	"\x12team/v1/info.proto\x12\ateam.v1\"\x8b\x04\n" +
+	"\x12team/v1/info.proto\x12\ateam.v1\x1a\x1cgoogle/protobuf/struct.proto\"\xbc\x04\n" +
 	"\tAgentInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -427,7 +438,8 @@ const file_team_v1_info_proto_rawDesc = "" +
 	" \x03(\tR\tfileModes\x12\x1b\n" +
 	"\turl_modes\x18\v \x03(\tR\burlModes\x12\x1a\n" +
 	"\bexternal\x18\f \x01(\bR\bexternal\x12'\n" +
-	"\x0fexternal_skills\x18\r \x03(\tR\x0eexternalSkills\x1a;\n" +
+	"\x0fexternal_skills\x18\r \x03(\tR\x0eexternalSkills\x12/\n" +
+	"\x06inputs\x18\x0e \x01(\v2\x17.google.protobuf.StructR\x06inputs\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x01\n" +
@@ -462,21 +474,23 @@ func file_team_v1_info_proto_rawDescGZIP() []byte {
 
 var file_team_v1_info_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_team_v1_info_proto_goTypes = []any{
-	(*AgentInfo)(nil),    // 0: team.v1.AgentInfo
-	(*Skill)(nil),        // 1: team.v1.Skill
-	(*Health)(nil),       // 2: team.v1.Health
-	(*MemberHealth)(nil), // 3: team.v1.MemberHealth
-	nil,                  // 4: team.v1.AgentInfo.MetadataEntry
+	(*AgentInfo)(nil),       // 0: team.v1.AgentInfo
+	(*Skill)(nil),           // 1: team.v1.Skill
+	(*Health)(nil),          // 2: team.v1.Health
+	(*MemberHealth)(nil),    // 3: team.v1.MemberHealth
+	nil,                     // 4: team.v1.AgentInfo.MetadataEntry
+	(*structpb.Struct)(nil), // 5: google.protobuf.Struct
 }
 var file_team_v1_info_proto_depIdxs = []int32{
 	1, // 0: team.v1.AgentInfo.skills:type_name -> team.v1.Skill
 	4, // 1: team.v1.AgentInfo.metadata:type_name -> team.v1.AgentInfo.MetadataEntry
-	3, // 2: team.v1.Health.members:type_name -> team.v1.MemberHealth
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 2: team.v1.AgentInfo.inputs:type_name -> google.protobuf.Struct
+	3, // 3: team.v1.Health.members:type_name -> team.v1.MemberHealth
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_info_proto_init() }

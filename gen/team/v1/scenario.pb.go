@@ -268,6 +268,8 @@ type Scenario struct {
 	Want *Expectation `protobuf:"bytes,7,opt,name=want,proto3" json:"want,omitempty"`
 	// Or: several messages of one conversation, in order.
 	Turns []*ScenarioTurn `protobuf:"bytes,8,rep,name=turns,proto3" json:"turns,omitempty"`
+	// Values that the team wants by name, sent with each message.
+	Inputs *structpb.Struct `protobuf:"bytes,10,opt,name=inputs,proto3" json:"inputs,omitempty"`
 	// Timeout of the scenario; unset means the file's.
 	Timeout       *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -356,6 +358,13 @@ func (x *Scenario) GetWant() *Expectation {
 func (x *Scenario) GetTurns() []*ScenarioTurn {
 	if x != nil {
 		return x.Turns
+	}
+	return nil
+}
+
+func (x *Scenario) GetInputs() *structpb.Struct {
+	if x != nil {
+		return x.Inputs
 	}
 	return nil
 }
@@ -850,7 +859,7 @@ const file_team_v1_scenario_proto_rawDesc = "" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12/\n" +
 	"\x06agents\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x06agents:\x87\x01\xbaH\x83\x01\x1a\x80\x01\n" +
 	"\n" +
-	"test.model\x12Ka script needs exactly one of file and agents; keep one of them, or add one\x1a%(this.file != '') != has(this.agents)\"\x90\b\n" +
+	"test.model\x12Ka script needs exactly one of file and agents; keep one of them, or add one\x1a%(this.file != '') != has(this.agents)\"\xc1\b\n" +
 	"\bScenario\x12w\n" +
 	"\x04name\x18\x01 \x01(\tBc\xbaH`\xba\x01]\n" +
 	"\rscenario.name\x12@a scenario needs a name; add name: what it shows, in a few words\x1a\n" +
@@ -861,7 +870,9 @@ const file_team_v1_scenario_proto_rawDesc = "" +
 	"\x04send\x18\x05 \x01(\tR\x04send\x12\x18\n" +
 	"\aanswers\x18\x06 \x03(\tR\aanswers\x12(\n" +
 	"\x04want\x18\a \x01(\v2\x14.team.v1.ExpectationR\x04want\x12+\n" +
-	"\x05turns\x18\b \x03(\v2\x15.team.v1.ScenarioTurnR\x05turns\x12\x92\x01\n" +
+	"\x05turns\x18\b \x03(\v2\x15.team.v1.ScenarioTurnR\x05turns\x12/\n" +
+	"\x06inputs\x18\n" +
+	" \x01(\v2\x17.google.protobuf.StructR\x06inputs\x12\x92\x01\n" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationB]\xbaHZ\xba\x01W\n" +
 	"\x10scenario.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x1aO\n" +
 	"\vModelsEntry\x12\x10\n" +
@@ -988,25 +999,26 @@ var file_team_v1_scenario_proto_depIdxs = []int32{
 	12, // 6: team.v1.Scenario.agents:type_name -> team.v1.Scenario.AgentsEntry
 	5,  // 7: team.v1.Scenario.want:type_name -> team.v1.Expectation
 	4,  // 8: team.v1.Scenario.turns:type_name -> team.v1.ScenarioTurn
-	15, // 9: team.v1.Scenario.timeout:type_name -> google.protobuf.Duration
-	5,  // 10: team.v1.ScenarioTurn.want:type_name -> team.v1.Expectation
-	0,  // 11: team.v1.Expectation.state:type_name -> team.v1.FinalState.Value
-	7,  // 12: team.v1.Expectation.error:type_name -> team.v1.TextExpectation
-	7,  // 13: team.v1.Expectation.reply:type_name -> team.v1.TextExpectation
-	13, // 14: team.v1.Expectation.given:type_name -> team.v1.Expectation.GivenEntry
-	14, // 15: team.v1.Expectation.said:type_name -> team.v1.Expectation.SaidEntry
-	8,  // 16: team.v1.Expectation.at_most:type_name -> team.v1.SpendLimit
-	2,  // 17: team.v1.ScenarioFile.ModelsEntry.value:type_name -> team.v1.ModelScript
-	17, // 18: team.v1.ScenarioFile.AgentsEntry.value:type_name -> team.v1.ScriptedAgent
-	2,  // 19: team.v1.Scenario.ModelsEntry.value:type_name -> team.v1.ModelScript
-	17, // 20: team.v1.Scenario.AgentsEntry.value:type_name -> team.v1.ScriptedAgent
-	7,  // 21: team.v1.Expectation.GivenEntry.value:type_name -> team.v1.TextExpectation
-	7,  // 22: team.v1.Expectation.SaidEntry.value:type_name -> team.v1.TextExpectation
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	16, // 9: team.v1.Scenario.inputs:type_name -> google.protobuf.Struct
+	15, // 10: team.v1.Scenario.timeout:type_name -> google.protobuf.Duration
+	5,  // 11: team.v1.ScenarioTurn.want:type_name -> team.v1.Expectation
+	0,  // 12: team.v1.Expectation.state:type_name -> team.v1.FinalState.Value
+	7,  // 13: team.v1.Expectation.error:type_name -> team.v1.TextExpectation
+	7,  // 14: team.v1.Expectation.reply:type_name -> team.v1.TextExpectation
+	13, // 15: team.v1.Expectation.given:type_name -> team.v1.Expectation.GivenEntry
+	14, // 16: team.v1.Expectation.said:type_name -> team.v1.Expectation.SaidEntry
+	8,  // 17: team.v1.Expectation.at_most:type_name -> team.v1.SpendLimit
+	2,  // 18: team.v1.ScenarioFile.ModelsEntry.value:type_name -> team.v1.ModelScript
+	17, // 19: team.v1.ScenarioFile.AgentsEntry.value:type_name -> team.v1.ScriptedAgent
+	2,  // 20: team.v1.Scenario.ModelsEntry.value:type_name -> team.v1.ModelScript
+	17, // 21: team.v1.Scenario.AgentsEntry.value:type_name -> team.v1.ScriptedAgent
+	7,  // 22: team.v1.Expectation.GivenEntry.value:type_name -> team.v1.TextExpectation
+	7,  // 23: team.v1.Expectation.SaidEntry.value:type_name -> team.v1.TextExpectation
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_scenario_proto_init() }

@@ -28,6 +28,7 @@ type Known struct {
 func Check(at source.Place, id string, t *teamv1.TeamConfig, known Known) {
 	c := &check{at: at, id: id, team: t, known: known, complete: !at.At("members").Damaged()}
 	c.members()
+	c.instructions()
 	checkLimits(at.At("limits"), t.GetLimits(), limitedBy(t))
 	switch {
 	case t.GetSupervisor() != nil:
@@ -38,6 +39,9 @@ func Check(at source.Place, id string, t *teamv1.TeamConfig, known Known) {
 		c.coordinator()
 	case t.GetSwarm() != nil:
 		c.swarm()
+	case t.GetLoop() != nil:
+		_, err := supervisor.New(Supervisor(t))
+		c.scheduler(err, c.complete, "loop")
 	}
 	for _, r := range Reviews(t) {
 		if source := r.GetJudge().GetCheck(); source != "" {

@@ -40,7 +40,7 @@ func Members(t *teamv1.TeamConfig) []team.Member {
 			Timeout:  m.GetMemberTimeout().AsDuration(), Retry: m.GetRetry(), History: historyScopes[m.GetHistoryScope()],
 			SkipSummarization: m.GetSkipSummarization() || t.GetRoute() != nil, Async: m.Async, //nolint:protogetter // unset is the coordinator's
 			Handoff: m.GetHandoff(), HandoffAfter: m.GetHandoffAfter(), Approve: approveMember(m.GetApprove()), Accept: Review(m.GetAccept()),
-			Required: m.GetRequired(), StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
+			Required: m.GetRequired(), Output: m.GetOutput().GetName(), StreamInner: m.GetStreamInner(), HideText: m.InnerText != nil && !m.GetInnerText(), //nolint:protogetter // unset is shown
 		})
 	}
 	Walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) {

@@ -37,7 +37,7 @@ var (
 // Name returns the mode of a team as clients see it. A team that routes is a coordinator team.
 func Name(t *teamv1.TeamConfig) string {
 	switch {
-	case t.GetSupervisor() != nil:
+	case t.GetSupervisor() != nil, t.GetLoop() != nil:
 		return "supervisor"
 	case Leader(t) != nil:
 		return "coordinator"
@@ -69,10 +69,13 @@ func Plan(t *teamv1.TeamConfig) []PlannedStep {
 	return plan
 }
 
-// Supervisor returns the scheduler configuration of a supervisor team.
+// Supervisor returns the scheduler configuration of a supervisor team, or of one whose members work in a loop.
 func Supervisor(t *teamv1.TeamConfig) supervisor.Config {
 	s := t.GetSupervisor()
-	c := supervisor.Config{Members: Members(t)}
+	c := supervisor.Config{Members: Members(t), Inputs: InputNames(t.GetInputs())}
+	if l := t.GetLoop(); l != nil && t.GetSupervisor() == nil { // a rule reports both
+		c.Loop = &supervisor.Loop{ExitWhen: l.GetExitWhen(), MaxRounds: int(l.GetMaxRounds()), Answer: l.GetAnswer()}
+	}
 	if s.GetRouter() != nil {
 		c.Router = &supervisor.Router{Instructions: s.GetRouter().GetInstructions()}
 	}
@@ -84,7 +87,7 @@ func Supervisor(t *teamv1.TeamConfig) supervisor.Config {
 
 // Workflow returns the scheduler configuration of a workflow team.
 func Workflow(t *teamv1.TeamConfig) workflow.Config {
-	return workflow.Config{Steps: workflowSteps(t.GetWorkflow().GetSteps())}
+	return workflow.Config{Steps: workflowSteps(t.GetWorkflow().GetSteps()), Inputs: InputNames(t.GetInputs())}
 }
 
 func workflowSteps(steps []*teamv1.WorkflowStep) []workflow.Step {
@@ -93,7 +96,7 @@ func workflowSteps(steps []*teamv1.WorkflowStep) []workflow.Step {
 		step := workflow.Step{
 			ID: s.GetId(), Member: s.GetAgent(), Task: s.GetTask(), After: s.GetAfter(), When: s.GetWhen(),
 			Parallel: workflowSteps(s.GetParallel()), Quorum: int(s.GetQuorum()), Timeout: s.GetTimeout().AsDuration(), Retry: s.GetRetry(),
-			Required: s.GetRequired(),
+			Required: s.GetRequired(), Output: s.GetOutput().GetName(),
 		}
 		switch s.GetJoin() {
 		case teamv1.Join_ALL:

@@ -30,7 +30,8 @@ const maxExprLength = 16 << 10
 //
 // In rules it reads input (text), last {member, text, data, outcome}, turn (1 before the first
 // choice), context, results[member], and every member by its id if that is an identifier. In steps
-// it reads input, context and steps[id]. A result is {text, data, outcome}: data is the reply's
+// it reads input, context and steps[id]. Both read inputs.NAME, a JSON value, and outputs.NAME, the last
+// result with that name. A result is {text, data, outcome}: data is the reply's
 // JSON, if it has any; outcome is one of succeeded, empty, failed, timed_out, rejected, canceled
 // and skipped. An expression that reads a missing value is not true; has(critic.data) tests for
 // one. An expression that reads data which an answer does not have fails; see [Expr.Eval].
@@ -56,9 +57,11 @@ type read struct {
 	test bool     // the place only tests whether there is a value, with has
 }
 
-// Name is the id of a member or step in an expression or a template.
+// Name is the id of a member or step, or the name of an input or output, in an expression or a template.
 type Name struct {
-	// ID of the member or step.
+	// Of is the variable that the name is a key of: results, steps, inputs or outputs.
+	Of string
+	// ID of the member or step, or name of the input or output.
 	ID string
 	// Offset of the id in the text, in bytes.
 	Offset int
@@ -89,7 +92,7 @@ func (a activation) ResolveName(name string) (any, bool) {
 
 // CompileCheck compiles the check of a review. The error is an *Error.
 func CompileCheck(expr string) (*Expr, error) {
-	lang, err := newLanguage(checkVars, "", nil)
+	lang, err := newLanguage(checkVars, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +111,7 @@ func CompileApproval(expr string, member bool) (*Expr, error) {
 	if member {
 		vars = taskVars
 	}
-	lang, err := newLanguage(vars, "", nil)
+	lang, err := newLanguage(vars, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -193,12 +196,16 @@ var ruleVars = map[string]*cel.Type{
 	"input": cel.StringType, "turn": cel.IntType, "last": lastType,
 	"context": cel.MapType(cel.StringType, cel.DynType),
 	"results": cel.MapType(cel.StringType, resultType),
+	"inputs":  cel.MapType(cel.StringType, cel.DynType),
+	"outputs": cel.MapType(cel.StringType, resultType),
 }
 
 var stepVars = map[string]*cel.Type{
 	"input":   cel.StringType,
 	"context": cel.MapType(cel.StringType, cel.DynType),
 	"steps":   cel.MapType(cel.StringType, resultType),
+	"inputs":  cel.MapType(cel.StringType, cel.DynType),
+	"outputs": cel.MapType(cel.StringType, resultType),
 }
 
 // toolVars and taskVars are the variables of the conditions of approvals.
@@ -213,7 +220,7 @@ var checkVars = map[string]*cel.Type{
 }
 
 // ForRules returns the language of rules in a team with these members.
-func ForRules(members []string) (*Language, error) {
+func ForRules(members []string, named Names) (*Language, error) {
 	vars := map[string]*cel.Type{}
 	for _, id := range members {
 		if identifier.MatchString(id) && !isReserved(id) {
@@ -223,16 +230,31 @@ func ForRules(members []string) (*Language, error) {
 	for name, t := range ruleVars {
 		vars[name] = t
 	}
-	return newLanguage(vars, "results", members)
+	return newLanguage(vars, named.keys("results", members))
 }
 
 // ForSteps returns the language of conditions in a workflow with these steps.
-func ForSteps(steps []string) (*Language, error) {
-	return newLanguage(stepVars, "steps", steps)
+func ForSteps(steps []string, named Names) (*Language, error) {
+	return newLanguage(stepVars, named.keys("steps", steps))
 }
 
-func newLanguage(vars map[string]*cel.Type, holder string, ids []string) (*Language, error) {
-	l := &Language{keys: map[string][]string{holder: slices.Sorted(slices.Values(ids))}, results: map[string]bool{}}
+// Names are the names that a team gives to values.
+type Names struct {
+	// Inputs are values that callers give, Outputs are results.
+	Inputs, Outputs []string
+}
+
+// keys returns the sorted keys of the variables that hold values by name.
+func (n Names) keys(holder string, ids []string) map[string][]string {
+	keys := map[string][]string{holder: ids, "inputs": n.Inputs, "outputs": n.Outputs}
+	for name, of := range keys {
+		keys[name] = append([]string{}, slices.Compact(slices.Sorted(slices.Values(of)))...) // not nil
+	}
+	return keys
+}
+
+func newLanguage(vars map[string]*cel.Type, keys map[string][]string) (*Language, error) {
+	l := &Language{keys: keys, results: map[string]bool{}}
 	registry, err := types.NewRegistry()
 	if err != nil {
 		return nil, fmt.Errorf("set up expressions: %w", err)
@@ -293,14 +315,13 @@ func (e *Expr) inspect(checked *ast.AST) error {
 		return &Error{Message: "a condition cannot build a map or a message", Offset: in.offset(in.literal)}
 	}
 	for _, n := range e.names {
-		for holder, ids := range e.lang.keys {
-			if _, ok := slices.BinarySearch(ids, n.ID); !ok {
-				return Unknown(n.Offset, n.ID, ids, "no such %s %q", kindOf[holder], n.ID)
-			}
+		ids := e.lang.keys[n.Of]
+		if _, ok := slices.BinarySearch(ids, n.ID); !ok {
+			return Unknown(n.Offset, n.ID, ids, "no such %s %q", kindOf[n.Of], n.ID)
 		}
 	}
 	return nil
 }
 
 // kindOf says what the ids in a variable stand for.
-var kindOf = map[string]string{"results": "member", "steps": "step"}
+var kindOf = map[string]string{"results": "member", "steps": "step", "inputs": "input", "outputs": "output"}

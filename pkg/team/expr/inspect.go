@@ -90,7 +90,7 @@ func (in *inspector) read(e ast.Expr, text string) read {
 	switch {
 	case in.lang.results[r.root]:
 		r.of = r.root
-	case in.lang.keys[r.root] != nil && len(r.keys) > 0:
+	case r.root != "inputs" && in.lang.keys[r.root] != nil && len(r.keys) > 0:
 		r.of = r.keys[0]
 	}
 	return r
@@ -126,7 +126,7 @@ func (in *inspector) walkKeys(e ast.Expr, loop bool) {
 	}
 }
 
-// name records the id in a path that starts with steps.ID or steps["ID"].
+// name records the name in a path such as steps.ID, steps["ID"] or inputs.NAME.
 func (in *inspector) name(e ast.Expr) {
 	for ; e != nil; e = operandOf(e) {
 		operand := operandOf(e)
@@ -134,10 +134,10 @@ func (in *inspector) name(e ast.Expr) {
 			continue
 		}
 		if e.Kind() == ast.SelectKind {
-			in.names = append(in.names, Name{e.AsSelect().FieldName(), in.offset(e)})
+			in.names = append(in.names, Name{operand.AsIdent(), e.AsSelect().FieldName(), in.offset(e)})
 		} else if key := e.AsCall().Args()[1]; key.Kind() == ast.LiteralKind {
 			if id, ok := key.AsLiteral().(types.String); ok {
-				in.names = append(in.names, Name{string(id), in.offset(key)})
+				in.names = append(in.names, Name{operand.AsIdent(), string(id), in.offset(key)})
 			}
 		}
 	}

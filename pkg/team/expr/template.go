@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Template is a text with placeholders: {{input}}, {{steps.ID.text}}, {{context.KEY}},
+// Template is a text with placeholders: {{input}}, {{inputs.NAME}}, {{outputs.NAME}}, {{steps.ID.text}}, {{context.KEY}},
 // {{brief.task_description}} and {{brief.expected_output}}. Inserted texts are not interpreted:
 // braces in them have no meaning. A missing value is empty. Safe for concurrent use.
 type Template struct {
@@ -22,7 +22,7 @@ type Template struct {
 // piece is literal text or a placeholder.
 type piece struct {
 	kind   pieceKind
-	text   string // the literal text, the id of the step, or the key of the context
+	text   string // the literal text, the id of the step, the key of the context, or the name of the value
 	offset int
 }
 
@@ -34,18 +34,23 @@ const (
 	pieceStep
 	pieceContext
 	pieceBrief
+	pieceNamedInput
+	pieceOutput
 )
 
 var (
 	stepPlaceholder    = regexp.MustCompile(`^steps\.([^\s.{}]+)\.text$`)
 	contextPlaceholder = regexp.MustCompile(`^context\.([^\s{}]+)$`)
 	plannedPlaceholder = regexp.MustCompile(`\{\{\s*(?:input|steps\.([^\s.{}]+)\.text)\s*\}\}`)
+	inputPlaceholder   = regexp.MustCompile(`^inputs\.([A-Za-z_][A-Za-z0-9_]*)$`)
+	outputPlaceholder  = regexp.MustCompile(`^outputs\.([A-Za-z_][A-Za-z0-9_]*)(?:\.text)?$`)
+	readPlaceholder    = regexp.MustCompile(`\{\{\s*inputs\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 	briefPlaceholder   = regexp.MustCompile(`^brief\.(task_description|expected_output)$`)
 )
 
-// CompileTemplate compiles a template. stepIDs are the ids of the steps that it may name. The error
-// is an *Error.
-func CompileTemplate(text string, stepIDs []string) (*Template, error) {
+// CompileTemplate compiles a template. stepIDs are the ids of the steps that it may name, and named are the inputs and
+// outputs. The error is an *Error.
+func CompileTemplate(text string, stepIDs []string, named Names) (*Template, error) {
 	t := &Template{}
 	for at := 0; at < len(text); {
 		open := strings.Index(text[at:], "{{")
@@ -59,7 +64,7 @@ func CompileTemplate(text string, stepIDs []string) (*Template, error) {
 		if end < 0 {
 			return nil, &Error{Message: "the placeholder is not closed with }}", Offset: at}
 		}
-		p, err := placeholder(text[at+2:at+end], at, stepIDs)
+		p, err := placeholder(text[at+2:at+end], at, stepIDs, named)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +103,7 @@ func (t *Template) literal(text string) {
 }
 
 // placeholder parses the text between braces that open at offset.
-func placeholder(inner string, offset int, stepIDs []string) (piece, error) {
+func placeholder(inner string, offset int, stepIDs []string, named Names) (piece, error) {
 	name := strings.TrimSpace(inner)
 	if name == "input" {
 		return piece{kind: pieceInput, offset: offset}, nil
@@ -112,12 +117,46 @@ func placeholder(inner string, offset int, stepIDs []string) (piece, error) {
 	if m := stepPlaceholder.FindStringSubmatch(name); m != nil && slices.Contains(stepIDs, m[1]) {
 		return piece{kind: pieceStep, text: m[1], offset: offset}, nil
 	}
+	if m := inputPlaceholder.FindStringSubmatch(name); m != nil && slices.Contains(named.Inputs, m[1]) {
+		return piece{kind: pieceNamedInput, text: m[1], offset: offset}, nil
+	}
+	if m := outputPlaceholder.FindStringSubmatch(name); m != nil && slices.Contains(named.Outputs, m[1]) {
+		return piece{kind: pieceOutput, text: m[1], offset: offset}, nil
+	}
 	known := []string{"brief.expected_output", "brief.task_description", "context.KEY", "input"}
+	for _, id := range named.Inputs {
+		known = append(known, "inputs."+id)
+	}
+	for _, id := range named.Outputs {
+		known = append(known, "outputs."+id)
+	}
 	for _, id := range stepIDs {
 		known = append(known, "steps."+id+".text")
 	}
 	slices.Sort(known)
+	known = slices.Compact(known)
 	return piece{}, Unknown(offset, name, known, "no such placeholder {{%s}}", name)
+}
+
+// CompileInstructions compiles a text for a model, in which only {{inputs.NAME}} is a placeholder; everything else is
+// literal text. inputs are the names that it may have. The error is an *Error.
+func CompileInstructions(text string, inputs []string) (*Template, error) {
+	t := &Template{}
+	rest := 0 // offset of the text that is not part of t yet
+	for _, at := range readPlaceholder.FindAllStringSubmatchIndex(text, -1) {
+		name := text[at[2]:at[3]]
+		if !slices.Contains(inputs, name) {
+			if len(inputs) == 0 {
+				return nil, &Error{Message: "no such input \"" + name + "\"; declare it: inputs: {" + name + ": {type: string}}", Offset: at[0]}
+			}
+			return nil, Unknown(at[0], name, inputs, "no such input %q", name)
+		}
+		t.literal(text[rest:at[0]])
+		t.pieces = append(t.pieces, piece{kind: pieceNamedInput, text: name, offset: at[0]})
+		rest = at[1]
+	}
+	t.literal(text[rest:])
+	return t, nil
 }
 
 // Given holds the values of a template's placeholders.
@@ -130,14 +169,21 @@ type Given struct {
 	Brief *teamv1.Brief
 	// Step returns the value of {{steps.ID.text}}; empty if the step has no result yet.
 	Step func(id string) string
+	// Inputs has the values of {{inputs.NAME}}.
+	Inputs map[string]*structpb.Value
+	// Output returns the value of {{outputs.NAME}}; empty if there is no result yet.
+	Output func(name string) string
 }
 
-// Names returns the steps that the template names, in the order of its text.
+// holders are the variables that the placeholders of a kind are keys of.
+var holders = map[pieceKind]string{pieceStep: "steps", pieceNamedInput: "inputs", pieceOutput: "outputs"}
+
+// Names returns the steps, inputs and outputs that the template names, in the order of its text.
 func (t *Template) Names() []Name {
 	var names []Name
 	for _, p := range t.pieces {
-		if p.kind == pieceStep {
-			names = append(names, Name{p.text, p.offset})
+		if of := holders[p.kind]; of != "" {
+			names = append(names, Name{of, p.text, p.offset})
 		}
 	}
 	return names
@@ -177,6 +223,10 @@ func (p piece) value(g *Given) string {
 		return agent.ValueText(g.Context[p.text])
 	case pieceBrief:
 		return briefText(g.Brief, p.text)
+	case pieceNamedInput:
+		return agent.ValueText(g.Inputs[p.text])
+	case pieceOutput:
+		return g.Output(p.text)
 	case pieceLiteral:
 	}
 	return p.text

@@ -40,7 +40,7 @@ func TestTemplate(t *testing.T) {
 		"{{brief.task_description}}: {{brief.expected_output}}": "Tell of {{input}}: a poem",
 		"a } b }} c { d": "a } b }} c { d",
 	} {
-		tpl, err := expr.CompileTemplate(source, []string{"draft", "later"})
+		tpl, err := expr.CompileTemplate(source, []string{"draft", "later"}, expr.Names{})
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
@@ -56,7 +56,7 @@ func TestTemplate_TooLong(t *testing.T) {
 	g := given()
 	g.Input = agent.UserMessage("", strings.Repeat("x", 1<<20))
 	for n, want := range map[int]string{3: "", 5: "the task would have 5242880 bytes with what is inserted, and at most 4194304 are allowed; use fewer placeholders"} {
-		tpl, err := expr.CompileTemplate(strings.Repeat("{{input}}", n), nil)
+		tpl, err := expr.CompileTemplate(strings.Repeat("{{input}}", n), nil, expr.Names{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestTemplate_Faults(t *testing.T) {
 		"{{context.}}":            {Message: "no such placeholder {{context.}}", Unknown: "context.", Known: known},
 		"{{input}} and {{context": {Message: "the placeholder is not closed with }}", Offset: 14},
 	} {
-		_, err := expr.CompileTemplate(source, []string{"draft"})
+		_, err := expr.CompileTemplate(source, []string{"draft"}, expr.Names{})
 		var e *expr.Error
 		if !errors.As(err, &e) {
 			t.Errorf("%s: %v", source, err)
@@ -97,7 +97,7 @@ func TestTemplate_FilesFollowTheInput(t *testing.T) {
 	file := &a2av1.Part{Content: &a2av1.Part_Url{Url: "https://example.com/a.png"}, Filename: "a.png"}
 	g.Input.Parts = append(g.Input.Parts, file)
 	for source, want := range map[string]int{"Describe: {{input}}": 2, "Say hello": 1} {
-		tpl, err := expr.CompileTemplate(source, nil)
+		tpl, err := expr.CompileTemplate(source, nil, expr.Names{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func FuzzP17_Template(f *testing.F) {
 	g := given()
 	g.Step = func(string) string { return "{{input}}" }
 	f.Fuzz(func(t *testing.T, source string) {
-		tpl, err := expr.CompileTemplate(source, []string{"draft"})
+		tpl, err := expr.CompileTemplate(source, []string{"draft"}, expr.Names{})
 		if err != nil {
 			var e *expr.Error
 			if !errors.As(err, &e) || !strings.HasPrefix(source[e.Offset:], "{{") {

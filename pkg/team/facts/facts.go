@@ -4,6 +4,8 @@ package facts
 import (
 	"errors"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -13,7 +15,7 @@ import (
 // Facts are the values of one state. They are computed on demand and cached. Not safe for
 // concurrent use.
 type Facts struct {
-	// Visible reports whether expressions may read the step of a workflow; nil means all steps.
+	// Visible reports whether expressions and templates may read the step of a workflow; nil means all steps.
 	Visible func(step string) bool
 
 	state   *team.State
@@ -31,7 +33,7 @@ func (f *Facts) Value(name string) any {
 	case "input":
 		return agent.Text(f.state.Input)
 	case "context":
-		return f.context()
+		return values(f.state.Context)
 	case "turn":
 		return int64(f.state.Rounds) + 1
 	case "last":
@@ -40,6 +42,14 @@ func (f *Facts) Value(name string) any {
 		return f.members()
 	case "steps":
 		return f.steps()
+	case "inputs":
+		return values(f.state.Inputs)
+	case "outputs":
+		all := map[string]any{}
+		for name, st := range f.outputs() {
+			all[name] = f.result(st)
+		}
+		return all
 	}
 	if st := f.state.LastOf(name); st != nil {
 		return f.result(st)
@@ -50,7 +60,20 @@ func (f *Facts) Value(name string) any {
 // Given returns the values for a template. text returns the text of a step's last result; empty if
 // there is none.
 func (f *Facts) Given(text func(step string) string) *expr.Given {
-	return &expr.Given{Input: f.state.Input, Context: f.state.Context, Brief: f.state.Brief, Step: text}
+	return &expr.Given{
+		Input: f.state.Input, Context: f.state.Context, Brief: f.state.Brief, Step: text, Inputs: f.state.Inputs,
+		Output: func(name string) string {
+			if st := f.outputs()[name]; st != nil {
+				return agent.Text(st.Message)
+			}
+			return ""
+		},
+	}
+}
+
+// outputs returns the last visible step with each name.
+func (f *Facts) outputs() map[string]*team.StepState {
+	return f.state.Outputs(func(st *team.StepState) bool { return f.Visible == nil || f.Visible(st.Step.GetName()) })
 }
 
 // last returns the last response; an empty map before the first.
@@ -106,9 +129,10 @@ func Failed(what string, err error) error {
 	return e
 }
 
-func (f *Facts) context() map[string]any {
-	all := make(map[string]any, len(f.state.Context))
-	for k, v := range f.state.Context {
+// values returns values as expressions read them.
+func values(of map[string]*structpb.Value) map[string]any {
+	all := make(map[string]any, len(of))
+	for k, v := range of {
 		all[k] = v.AsInterface()
 	}
 	return all

@@ -14,6 +14,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/inputs"
 )
 
 // AgentConfig is the configuration of a model-backed agent.
@@ -28,8 +29,10 @@ type AgentConfig struct {
 	InputModes []string
 	// OutputModes are the media types of its answers; nil means unspecified.
 	OutputModes []string
-	// Instructions are the system prompt.
+	// Instructions are the system prompt, in which {{inputs.NAME}} is replaced by the value of an input.
 	Instructions string
+	// Inputs are values that callers give by name, in data parts of their messages.
+	Inputs inputs.List
 	// Skills that the agent offers. Their instructions become part of the system prompt and are not
 	// published.
 	Skills []*teamv1.Skill
@@ -93,7 +96,7 @@ func NewAgent(c AgentConfig) (*Agent, error) {
 	faults = append(faults, checkMemberless(c.ID, &c.Guards)...)
 	loop, err := team.NewLoop("agent", team.Config{
 		ID: c.ID, Name: c.Name, Description: c.Description, Mode: "model", Model: c.Model, Limits: c.Limits,
-		InputModes: c.InputModes, OutputModes: c.OutputModes,
+		InputModes: c.InputModes, OutputModes: c.OutputModes, Inputs: c.Inputs,
 		Tools: c.Tools, ToolSets: c.ToolSets, Memory: c.Memory, ToolMemory: c.ToolMemory, Revision: c.Revision, ReportErrors: true, Guards: c.Guards, Upstreams: c.Upstreams, Log: c.Log,
 		AcceptTruncated: c.AcceptTruncated, AllowEmpty: c.AllowEmpty,
 		Scheduler: &leader{instructions: withSkills(c.Instructions, c.Skills), tools: specs, maxTurns: limit(c.Limits.GetMaxTurns(), DefaultTurns), maxRepeated: repeatedLimit(c.Limits), onLimit: onLimit(c.Limits, ""), output: c.Output, schema: c.Schema},
@@ -108,7 +111,7 @@ func NewAgent(c AgentConfig) (*Agent, error) {
 func infoOf(c *AgentConfig) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{
 		Id: c.ID, Name: cmp.Or(c.Name, c.ID), Description: c.Description, Skills: agent.PublicSkills(c.Skills),
-		Metadata: map[string]string{"type": "model"}, InputModes: c.InputModes, OutputModes: c.OutputModes,
+		Metadata: map[string]string{"type": "model"}, InputModes: c.InputModes, OutputModes: c.OutputModes, Inputs: c.Inputs.Schema(),
 	}
 	if c.Model != nil {
 		agent.SetFiles(info, agent.FilesOf(c.Model))

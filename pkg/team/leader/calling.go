@@ -65,7 +65,7 @@ func (c *callPlanner) delegate(step *teamv1.Step, call *teamv1.ToolCall) {
 		step.Refusal = &teamv1.Refusal{Outcome: teamv1.Outcome_OUTCOME_REJECTED, Error: err.Proto()}
 		return
 	}
-	step.Input = &teamv1.Input{Message: agent.UserMessage("", d.task)}
+	step.Input = &teamv1.Input{Message: d.message()}
 	step.Async = c.crew.isAsync(d.member)
 	step.Detached = step.GetAsync() && c.open == DetachOpen
 	if duplicate := c.duplicateTask(step); duplicate != "" {

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -9,9 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/types/known/structpb"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/inputs"
 	"github.com/agentteams/team-server/pkg/team/prompt"
 )
 
@@ -186,7 +191,8 @@ func hasDelegatePrefix(name string) bool {
 // delegation is a parsed call of a member.
 type delegation struct {
 	member *crewMember
-	task   string // task and context
+	task   string                     // task and context
+	inputs map[string]*structpb.Value // what the leader gives by name
 }
 
 // read parses a call of a member. The error tells the leader what to change; the delegation then
@@ -210,7 +216,23 @@ func (k *crew) read(call *teamv1.ToolCall) (*delegation, *agent.Error) {
 	if d.task, err = taskOf(args); err != nil {
 		return d, refusedCall(agent.ReasonInvalidRequest, err)
 	}
+	if given := args["inputs"]; len(given) > 0 {
+		s := &structpb.Struct{}
+		if err := s.UnmarshalJSON(given); err != nil {
+			return d, refusedCall(agent.ReasonInvalidRequest, errors.New("inputs is not a JSON object; write an object with a value for each name"))
+		}
+		d.inputs = s.GetFields()
+	}
 	return d, nil
+}
+
+// message returns what the member is given.
+func (d *delegation) message() *a2av1.Message {
+	m := agent.UserMessage("", d.task)
+	if len(d.inputs) > 0 {
+		m.Parts = append(m.Parts, inputs.Part(d.inputs))
+	}
+	return m
 }
 
 // refusedCall returns the error of a call that is refused.
@@ -302,16 +324,15 @@ func (k *crew) specs(s *team.State) []agent.ToolSpec {
 	if k.style == Single {
 		return []agent.ToolSpec{{
 			Name: delegateTool, Description: "Gives a task to a member of the team and returns its result." + k.note(k.async),
-			Parameters: delegateSchema(k.enabled()),
+			Parameters: delegateSchema(k.enabled(), k.asked(s)),
 		}}
 	}
 	specs := make([]agent.ToolSpec, 0, len(k.members))
 	known := s.Infos()
-	schema := delegateSchema(nil)
 	for i := range k.members {
 		if m := &k.members[i]; !m.Disabled {
 			specs = append(specs, agent.ToolSpec{
-				Name: m.tool, Description: "Gives a task to " + describedAs(m.Member, known.Of(m.Member)) + k.note(k.isAsync(m)), Parameters: schema,
+				Name: m.tool, Description: "Gives a task to " + describedAs(m.Member, known.Of(m.Member)) + k.note(k.isAsync(m)), Parameters: delegateSchema(nil, lacking(s, known.Of(m.Member))),
 			})
 		}
 	}
@@ -346,9 +367,40 @@ func describedAs(m *team.Member, info *teamv1.AgentInfo) string {
 	return "member " + team.MemberID(m) + "."
 }
 
+// lacking returns the schema of what a member wants by name and the team has not got, so that its leader has to give it; nil
+// if there is nothing. What agents on other servers want is not shown, because it is a text of another party.
+func lacking(s *team.State, info *teamv1.AgentInfo) map[string]any {
+	schema := info.GetInputs().AsMap()
+	asked, _ := schema["properties"].(map[string]any)
+	maps.DeleteFunc(asked, func(name string, _ any) bool { return s.Inputs[name] != nil })
+	if len(asked) == 0 || info.GetExternal() {
+		return nil
+	}
+	if required, _ := schema["required"].([]any); required != nil {
+		schema["required"] = slices.DeleteFunc(required, func(name any) bool { return asked[fmt.Sprint(name)] == nil })
+	}
+	return schema
+}
+
+// asked returns the schema of what the leader gives to members by name through one tool for all of them; nil if none of
+// them wants anything.
+func (k *crew) asked(s *team.State) map[string]any {
+	properties, known := map[string]any{}, s.Infos()
+	for i := range k.members {
+		if of := lacking(s, known.Of(k.members[i].Member)); of != nil {
+			properties[team.MemberID(k.members[i].Member)] = of
+		}
+	}
+	if len(properties) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(properties) // cannot fail for what was decoded
+	return map[string]any{"type": "object", "description": "What members want by name, by member: " + string(text)}
+}
+
 // delegateSchema returns the JSON Schema of a delegation's arguments. If members is not nil, the
-// arguments include member_id.
-func delegateSchema(members []string) json.RawMessage {
+// arguments include member_id. inputs is the schema of what the member wants by name; nil if that is nothing.
+func delegateSchema(members []string, inputs map[string]any) json.RawMessage {
 	properties := map[string]any{
 		"task":    map[string]any{"type": "string", "description": "What is to be done, complete: the member does not see your conversation with the user as you do."},
 		"context": map[string]any{"type": "string", "description": "What the member has to know for it."},
@@ -357,6 +409,12 @@ func delegateSchema(members []string) json.RawMessage {
 	if members != nil {
 		properties["member_id"] = map[string]any{"type": "string", "enum": members}
 		required = []string{"member_id", "task"}
+	}
+	if inputs != nil {
+		properties["inputs"] = inputs
+	}
+	if names, _ := inputs["required"].([]any); len(names) > 0 {
+		required = append(required, "inputs")
 	}
 	schema, err := json.Marshal(map[string]any{"type": "object", "properties": properties, "required": required})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -80,7 +81,11 @@ func (r *route) decision(s *team.State) (team.Decision, error) {
 		if d.Reason == "" {
 			d.Reason = "the router chose " + strings.Join(r.next, ", ")
 		}
-		d.Steps = delegate(r.next, r.message)
+		var message *a2av1.Message
+		if r.message != "" {
+			message = agent.UserMessage("", r.message)
+		}
+		d.Steps = delegate(r.next, message)
 		return d, nil
 	}
 	if d.Reason == "" {

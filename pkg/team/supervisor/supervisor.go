@@ -31,6 +31,10 @@ type Config struct {
 	Members []team.Member
 	// Router asks the team's model when no rule is true; nil means that there is no router.
 	Router *Router
+	// Loop has the members work in turn; nil means that they do not. It excludes rules and a router.
+	Loop *Loop
+	// Inputs are the names of the team's inputs.
+	Inputs []string
 }
 
 // Rule chooses the next members, or ends the run. Either Next or Finish must be set.
@@ -44,7 +48,7 @@ type Rule struct {
 	// Finish ends the run with the last reply of the member that it names, or with the last
 	// response if it is FinishLast.
 	Finish string
-	// Message is given to the next members, unchanged, in place of the last response.
+	// Message is an [expr.Template] that is given to the next members in place of the last response.
 	Message string
 }
 
@@ -60,7 +64,9 @@ type Supervisor struct {
 	team.Base
 	rules  []rule
 	router *Router
+	loop   *loop
 	lang   *expr.Language
+	named  expr.Names
 }
 
 var _ team.Scheduler = (*Supervisor)(nil)
@@ -68,7 +74,8 @@ var _ team.Scheduler = (*Supervisor)(nil)
 // rule is a Rule with its compiled condition.
 type rule struct {
 	Rule
-	when *expr.Expr
+	when    *expr.Expr
+	message *expr.Template // nil without one
 }
 
 // New returns a supervisor. The error joins a *team.Fault for each fault of the configuration.
@@ -77,12 +84,17 @@ func New(c Config) (*Supervisor, error) {
 	for i, m := range c.Members {
 		ids[i] = team.MemberID(&m)
 	}
-	lang, err := expr.ForRules(ids)
+	named := expr.Names{Inputs: c.Inputs, Outputs: outputs(c.Members)}
+	lang, err := expr.ForRules(ids, named)
 	if err != nil {
 		return nil, err
 	}
-	v := &Supervisor{router: c.Router, lang: lang}
+	v := &Supervisor{router: c.Router, lang: lang, named: named}
 	var fs team.Faults
+	if c.Loop != nil {
+		v.loop = v.compileLoop(&fs, &c, ids)
+		return v, fs.Err()
+	}
 	if len(c.Rules) == 0 && c.Router == nil {
 		fs.Addf("", "supervisor", "has neither rules nor a router; add rules or a router")
 	}
@@ -105,6 +117,17 @@ func New(c Config) (*Supervisor, error) {
 	return v, fs.Err()
 }
 
+// outputs returns the names of the results of members.
+func outputs(members []team.Member) []string {
+	var names []string
+	for _, m := range members {
+		if m.Output != "" {
+			names = append(names, m.Output)
+		}
+	}
+	return names
+}
+
 // compile returns a compiled rule and adds its faults to fs.
 func (v *Supervisor) compile(fs *team.Faults, path, subject string, r Rule, ids []string) rule {
 	if (len(r.Next) == 0) == (r.Finish == "") {
@@ -119,10 +142,7 @@ func (v *Supervisor) compile(fs *team.Faults, path, subject string, r Rule, ids 
 			fs.Addf(at, subject, "names member %q twice", id)
 		}
 	}
-	if f := r.Finish; f != "" && f != FinishLast && !slices.Contains(ids, f) {
-		choices := slices.Sorted(slices.Values(append(ids[:len(ids):len(ids)], FinishLast)))
-		fs.Add(path+".finish", subject, expr.Unknown(0, f, choices, "no such member %q", f))
-	}
+	v.checkFinish(fs, path+".finish", subject, r.Finish, ids)
 	if r.Message != "" && r.Finish != "" {
 		fs.Addf(path+".message", subject, "has a message but no next members: finish returns the answer unchanged; remove message")
 	}
@@ -132,12 +152,27 @@ func (v *Supervisor) compile(fs *team.Faults, path, subject string, r Rule, ids 
 		compiled.when, err = v.lang.Compile(r.When)
 		fs.Add(path+".when", subject, err)
 	}
+	if r.Message != "" {
+		var err error
+		compiled.message, err = expr.CompileTemplate(r.Message, nil, v.named)
+		fs.Add(path+".message", subject, err)
+	}
 	return compiled
 }
 
+// checkFinish adds the fault of a name that is neither that of a member nor FinishLast.
+func (v *Supervisor) checkFinish(fs *team.Faults, path, subject, name string, ids []string) {
+	if name != "" && name != FinishLast && !slices.Contains(ids, name) {
+		choices := slices.Sorted(slices.Values(append(ids[:len(ids):len(ids)], FinishLast)))
+		fs.Add(path, subject, expr.Unknown(0, name, choices, "no such member %q", name))
+	}
+}
+
 // Traits implements [team.Scheduler]. Members see the branch, so that one that is asked again has what it
-// wrote before.
-func (*Supervisor) Traits() team.Traits { return team.Traits{History: team.HistoryParent} }
+// wrote before. A loop bounds repetitions itself.
+func (v *Supervisor) Traits() team.Traits {
+	return team.Traits{History: team.HistoryParent, DetectsCycles: v.loop != nil}
+}
 
 // Next implements [team.Scheduler].
 func (v *Supervisor) Next(s *team.State) (team.Decision, error) {
@@ -148,6 +183,9 @@ func (v *Supervisor) Next(s *team.State) (team.Decision, error) {
 		return v.routed(s, turns)
 	}
 	known := facts.Of(s)
+	if v.loop != nil {
+		return v.loop.next(s, known)
+	}
 	for i := range v.rules {
 		d, matched, err := v.rules[i].try(s, known)
 		if matched || err != nil {
@@ -176,8 +214,9 @@ func (r *rule) try(s *team.State, f *facts.Facts) (team.Decision, bool, error) {
 		d.Reason, d.Values = r.When, values
 	}
 	if r.Finish == "" {
-		d.Steps = delegate(r.Next, r.Message)
-		return d, true, nil
+		message, err := r.input(s, f)
+		d.Steps = delegate(r.Next, message)
+		return d, true, err
 	}
 	d.Reply = response(s, r.Finish)
 	if d.Reply == nil {
@@ -185,6 +224,14 @@ func (r *rule) try(s *team.State, f *facts.Facts) (team.Decision, bool, error) {
 			"team %q: rule %q ends the run with the reply of %q, but there is none; let that member work first", s.Team.ID, r.ID, r.Finish)
 	}
 	return d, true, nil
+}
+
+// input returns what the next members are given; nil stands for the last of the current messages.
+func (r *rule) input(s *team.State, f *facts.Facts) (*a2av1.Message, error) {
+	if r.message == nil {
+		return nil, nil //nolint:nilnil // as it says
+	}
+	return r.message.Message(fmt.Sprintf("team %q: the message of rule %q", s.Team.ID, r.ID), f.Given(nil))
 }
 
 // response returns the message that a run finishes with; nil if there is none yet.
@@ -203,14 +250,13 @@ func response(s *team.State, finish string) *a2av1.Message {
 	return nil
 }
 
-// delegate returns a step for each member. An empty message stands for the last of the current
-// messages.
-func delegate(members []string, message string) []*teamv1.Step {
+// delegate returns a step for each member. nil stands for the last of the current messages.
+func delegate(members []string, message *a2av1.Message) []*teamv1.Step {
 	steps := make([]*teamv1.Step, len(members))
 	for i, id := range members {
 		steps[i] = &teamv1.Step{Kind: teamv1.Step_KIND_DELEGATE, Member: id}
-		if message != "" {
-			steps[i].Input = &teamv1.Input{Message: agent.UserMessage("", message)}
+		if message != nil {
+			steps[i].Input = &teamv1.Input{Message: message}
 		}
 	}
 	return steps

@@ -42,7 +42,7 @@ func (n *node) step() *teamv1.Step {
 	if n.Timeout > 0 {
 		s.Timeout = durationpb.New(n.Timeout)
 	}
-	s.Retry, s.Required = n.Retry, n.Required
+	s.Retry, s.Required, s.Output = n.Retry, n.Required, n.Output
 	return s
 }
 
@@ -63,6 +63,8 @@ type compiler struct {
 	sorted  []string            // the ids of all steps
 	groups  map[string][]string // ids of the steps in a group, by the group's id
 	paths   map[string]string   // path of the first step or group with an id
+	named   expr.Names
+	outputs map[string][]string // ids of the steps whose result has a name, by the name
 }
 
 // New returns a workflow. The error joins a *team.Fault for each fault of the configuration:
@@ -76,7 +78,7 @@ func New(c Config) (*Workflow, error) {
 // compile returns a workflow, or its faults. In the tasks of a plan only the placeholders of the
 // message and of results have a meaning, and of its faults it finds only the first ones.
 func compile(c Config, planned bool) (*Workflow, team.Faults) {
-	p := &compiler{planned: planned, Workflow: &Workflow{index: map[string]int{}}, groups: map[string][]string{}, paths: map[string]string{}}
+	p := &compiler{planned: planned, Workflow: &Workflow{index: map[string]int{}}, groups: map[string][]string{}, paths: map[string]string{}, outputs: map[string][]string{}}
 	if len(c.Steps) == 0 {
 		p.faults.Addf("steps", "workflow", "has no steps; add one")
 	}
@@ -89,7 +91,13 @@ func compile(c Config, planned bool) (*Workflow, team.Faults) {
 	}
 	var err error
 	p.sorted = slices.Sorted(maps.Keys(p.index))
-	if p.lang, err = expr.ForSteps(p.sorted); err != nil {
+	for _, n := range p.nodes {
+		if n.Output != "" {
+			p.outputs[n.Output] = append(p.outputs[n.Output], n.ID)
+		}
+	}
+	p.named = expr.Names{Inputs: c.Inputs, Outputs: slices.Sorted(maps.Keys(p.outputs))}
+	if p.lang, err = expr.ForSteps(p.sorted, p.named); err != nil {
 		return nil, team.Faults{err}
 	}
 	for _, n := range p.nodes {
@@ -133,7 +141,7 @@ func (p *compiler) flatten(path string, steps []Step, from *node) []string {
 // group adds the steps of a group.
 func (p *compiler) group(n *node) []string {
 	own := n.Step
-	if own.Member != "" || own.Task != "" || own.Results || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil || own.Required {
+	if own.Member != "" || own.Task != "" || own.Results || own.Join != "" || own.Quorum != 0 || own.When != "" || own.Repeat != nil || own.Human != nil || own.Timeout != 0 || own.Retry != nil || own.Required || own.Output != "" {
 		p.faults.Addf(n.path, n.subject(), "is a group: besides parallel it can only have id and after; move the rest to its steps")
 	}
 	ids := p.flatten(n.path+".parallel", own.Parallel, n.from)
@@ -339,11 +347,10 @@ func (p *compiler) condition(n *node, field, source string, own bool) *expr.Expr
 
 // template compiles a template; nil if it has faults.
 func (p *compiler) template(n *node, field, source string) *expr.Template {
-	read := expr.CompileTemplate
+	t, err := expr.CompileTemplate(source, p.sorted, p.named)
 	if p.planned {
-		read = expr.CompilePlanned
+		t, err = expr.CompilePlanned(source, p.sorted)
 	}
-	t, err := read(source, p.sorted)
 	if err != nil {
 		p.faults.Add(n.path+field, n.subject(), err)
 		return nil
@@ -359,7 +366,7 @@ func (p *compiler) template(n *node, field, source string) *expr.Template {
 func (p *compiler) lookBack() {
 	for _, n := range p.nodes {
 		p.backwards = append(p.backwards, n.place)
-		for _, name := range n.names() {
+		for _, name := range p.reads(n) {
 			if at := p.nodes[p.index[name]]; at != n && !slices.Contains(at.readers, n.place) {
 				at.readers = append(at.readers, n.place)
 			}
@@ -368,30 +375,41 @@ func (p *compiler) lookBack() {
 	slices.SortStableFunc(p.backwards, func(a, b int) int { return p.nodes[b].wave - p.nodes[a].wave })
 }
 
-// names returns the ids of the steps whose results a step reads when it starts.
-func (n *node) names() []string {
-	var ids []string
+// reads returns the ids of the steps whose results a step reads when it starts.
+func (p *compiler) reads(n *node) []string {
+	var names []expr.Name
 	if n.when != nil {
-		for _, name := range n.when.Names() {
-			ids = append(ids, name.ID)
-		}
+		names = n.when.Names()
 	}
 	for _, t := range []*expr.Template{n.task, n.question} {
-		if t == nil {
-			continue
+		if t != nil {
+			names = append(names, t.Names()...)
 		}
-		for _, name := range t.Names() {
+	}
+	var ids []string
+	for _, name := range names {
+		switch name.Of {
+		case "steps":
 			ids = append(ids, name.ID)
+		case "outputs":
+			ids = append(ids, slices.DeleteFunc(slices.Clone(p.outputs[name.ID]), func(id string) bool { return !n.ancestors[p.index[id]] })...)
 		}
 	}
 	return ids
 }
 
-// mustRunBefore returns the fault of a reference to a step that may not have run; nil if it is
-// valid.
+// mustRunBefore returns the fault of a reference to a step that may not have run, or to an output that no step before has;
+// nil if it is valid.
 func (p *compiler) mustRunBefore(n *node, name expr.Name, own bool) error {
 	i := p.index[name.ID]
 	switch {
+	case name.Of == "inputs":
+		return nil
+	case name.Of == "outputs":
+		if slices.ContainsFunc(p.outputs[name.ID], func(id string) bool { i := p.index[id]; return n.ancestors[i] || own && i == n.place }) {
+			return nil
+		}
+		return &expr.Error{Message: fmt.Sprintf("reads output %q, which no step before it has; name such a step in after", name.ID), Offset: name.Offset}
 	case n.ancestors[i] || own && i == n.place:
 		return nil
 	case i == n.place:

@@ -114,11 +114,16 @@ func (v *view) statusAfterRound(i int, n *node) (status, error) {
 // eval evaluates a condition of a step. The condition sees the results of the steps before it and,
 // if own is true, its own last result.
 func (v *view) eval(e *expr.Expr, n *node, own bool) (bool, *structpb.Struct, error) {
-	v.facts.Visible = func(step string) bool {
+	v.facts.Visible = v.sees(n, own)
+	return e.Eval(v.facts.Value)
+}
+
+// sees returns whether a step may read the result of another one: of those before it and, if own is true, its own last one.
+func (v *view) sees(n *node, own bool) func(step string) bool {
+	return func(step string) bool {
 		i, ok := v.index[step]
 		return ok && (n.ancestors[i] || own && i == n.place)
 	}
-	return e.Eval(v.facts.Value)
 }
 
 // text returns the text of a step's last result for templates; empty if there is none.

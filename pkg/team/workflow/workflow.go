@@ -22,6 +22,8 @@ import (
 type Config struct {
 	// Steps in the order of the configuration file. Results are joined in this order.
 	Steps []Step
+	// Inputs are the names of the team's inputs.
+	Inputs []string
 }
 
 // Step is a step of a workflow: work of a member, a question to people, or a group of steps that
@@ -62,6 +64,9 @@ type Step struct {
 	// Required says that the result of the step is part of the answer, unless its When is not true:
 	// a run that would end without it fails with REQUIRED_WORK_FAILED. A join does not cancel it.
 	Required bool
+	// Output is the name of the step's result, which later steps and their members read; empty means that it has none.
+	// Several steps may have the same name: the latest result counts.
+	Output string
 }
 
 // Join says how many of the steps before have to succeed.
@@ -255,7 +260,7 @@ func (v *view) first(n *node) (*teamv1.Step, error) {
 		input, err := v.input(n)
 		return v.start(n, input), err
 	}
-	question, err := n.question.Text(fmt.Sprintf("team %q: the question of step %q", v.state.Team.ID, n.ID), v.facts.Given(v.text))
+	question, err := n.question.Text(fmt.Sprintf("team %q: the question of step %q", v.state.Team.ID, n.ID), v.given(n))
 	step := n.step()
 	step.Ask = &teamv1.Ask{Question: question, Options: n.Human.Options, Roles: n.Human.Roles}
 	return step, err
@@ -289,7 +294,7 @@ func (v *view) input(n *node) (*a2av1.Message, error) {
 		}
 		return v.state.Input, nil
 	}
-	m, err := n.task.Message(fmt.Sprintf("team %q: the task of step %q", v.state.Team.ID, n.ID), v.facts.Given(v.text))
+	m, err := n.task.Message(fmt.Sprintf("team %q: the task of step %q", v.state.Team.ID, n.ID), v.given(n))
 	if err != nil || !n.Results {
 		return m, err
 	}
@@ -300,6 +305,12 @@ func (v *view) input(n *node) (*a2av1.Message, error) {
 	}
 	m.Parts = j.Message().GetParts()
 	return m, nil
+}
+
+// given returns the values for the templates of a step.
+func (v *view) given(n *node) *expr.Given {
+	v.facts.Visible = v.sees(n, n.Repeat != nil)
+	return v.facts.Given(v.text)
 }
 
 // before returns the results that are the input of a step without a task: those of its direct
