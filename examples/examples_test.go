@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest"
@@ -129,6 +130,28 @@ func TestExamples(t *testing.T) {
 			}
 			inOrder(t, talk, tt.said)
 		})
+	}
+}
+
+// TestRealConfigurations: the configuration with a real model is the tested one with another model.
+func TestRealConfigurations(t *testing.T) {
+	real, err := filepath.Glob("*/real.yaml")
+	if err != nil || len(real) == 0 {
+		t.Fatal(real, err)
+	}
+	rest := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, models, _ := strings.Cut(string(text), "\nmodels:\n")
+		_, after, _ := strings.Cut(models, "\n\n")
+		return before + after
+	}
+	for _, file := range real {
+		if diff := cmp.Diff(rest(filepath.Join(filepath.Dir(file), "team.yaml")), rest(file)); diff != "" {
+			t.Errorf("%s (-team.yaml +real.yaml):\n%s", file, diff)
+		}
 	}
 }
 

@@ -33,6 +33,8 @@ func Templates() []Template {
 		{"workflow", "steps in order, some at the same time, one repeated, and one that asks a person", "release", "version 2"},
 		{"supervisor", "rules choose who works next, else a model", "newsroom", "Write about tides"},
 		{"swarm", "members hand over to each other", "helpdesk", "My invoice is wrong"},
+		{"support-desk", "specialists who keep their conversations, and refunds that a person approves; needs Python 3", "desk", "My kettle is broken"},
+		{"research", "a plan, readers at the same time, and a critic who must accept the report", "research", "tides"},
 	}
 }
 
@@ -94,8 +96,11 @@ func Write(t Template, folder string) ([]string, error) {
 // files returns the files of a template by name, as they are in a folder of their own.
 func (t Template) files() (map[string][]byte, error) {
 	files := map[string][]byte{".env.example": []byte(environment), "team.schema.json": api.TeamSchema, "test.schema.json": api.TestSchema}
-	for _, name := range []string{"team.yaml", "team.script.yaml", "team_test.yaml"} {
+	for _, name := range []string{"team.yaml", "team.script.yaml", "team_test.yaml", "real.yaml", "shop.py"} {
 		text, err := examples.Templates.ReadFile(path.Join(t.Name, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
