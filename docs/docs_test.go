@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -21,6 +23,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/scenario"
+	"github.com/agentteams/team-server/internal/testkit/fakellm"
 )
 
 const root = ".."
@@ -137,8 +140,35 @@ func loadFile(l config.Loader, name string) error {
 	return err
 }
 
-// demo is a server with the demo, as the documents' commands expect it.
-type demo struct{ bin, http, grpc string }
+// demo is a server with the demo, as the documents' commands expect it. model is the endpoint that stands for a model on this
+// machine; empty if there is none.
+type demo struct{ bin, http, grpc, model string }
+
+// ownServer returns free addresses for the server of a document that starts one itself, and a model.
+func ownServer(t *testing.T, bin string) demo {
+	llm := fakellm.New(t)
+	llm.Answer("qwen3", func(r *fakellm.Request) fakellm.Turn {
+		switch {
+		case len(r.Tools) > 0 && r.Messages[len(r.Messages)-1].Role == "user":
+			return fakellm.Turn{Calls: []fakellm.Call{{Name: "order", Arguments: `{"number": "A-17"}`}}}
+		case strings.Contains(r.System, "slowly"):
+			return fakellm.Turn{Text: "Tides follow the moon.", Delay: 3 * time.Second}
+		}
+		return fakellm.Turn{Text: "Tides follow the moon."}
+	})
+	d := demo{bin: bin, model: llm.URL}
+	for _, at := range []*string{&d.http, &d.grpc} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		*at = l.Addr().String()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
 
 // buildServer builds the server, and returns the folder of its binary.
 func buildServer(t *testing.T) string {
@@ -189,8 +219,11 @@ func TestCommands(t *testing.T) {
 		t.Run(doc, func(t *testing.T) {
 			t.Parallel() // most of its time it waits for teams
 			d := shared
-			if doc == "docs/halt.md" { // it halts agents that other documents send to
+			switch doc {
+			case "docs/halt.md": // it halts agents that other documents send to
 				d = startDemo(t, bin)
+			case "docs/first-team.md": // it serves a team of its own, with a real model
+				d = ownServer(t, bin)
 			}
 			d.commands(t, doc)
 		})
@@ -255,7 +288,7 @@ func (d demo) commands(t *testing.T, doc string) {
 // sh runs commands in a folder, at the demo's addresses.
 func (d demo) sh(t *testing.T, dir, script string) (string, error) {
 	t.Helper()
-	script = strings.NewReplacer("127.0.0.1:8080", d.http, "127.0.0.1:50051", d.grpc).Replace(script)
+	script = strings.NewReplacer("127.0.0.1:8080", d.http, "127.0.0.1:50051", d.grpc, "http://127.0.0.1:11434/v1", d.model).Replace(script)
 	c := exec.CommandContext(t.Context(), "sh", "-e", "-c", script)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "PATH="+d.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -346,6 +379,20 @@ func TestReasons(t *testing.T) {
 	}
 	if want, got := slices.Sorted(maps.Keys(known)), slices.Sorted(maps.Keys(told)); len(want) == 0 || !slices.Equal(want, got) {
 		t.Errorf("reasons of the code:\n%v\nof the document:\n%v", want, got)
+	}
+}
+
+// TestTroubleshooting finds every reason that troubleshooting.md names in errors.md.
+func TestTroubleshooting(t *testing.T) {
+	known := read(t, "docs/errors.md")
+	names := regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)+)").FindAllStringSubmatch(read(t, "docs/troubleshooting.md"), -1)
+	if len(names) < 15 {
+		t.Errorf("%d names", len(names))
+	}
+	for _, m := range names {
+		if !strings.Contains(known, "`"+m[1]+"`") {
+			t.Errorf("%s is no reason of an error", m[1])
+		}
 	}
 }
 
