@@ -63,7 +63,7 @@ func TestCrew_KilledBeforeTheMerge(t *testing.T) {
 	args := []string{"--store", "sqlite:" + filepath.Join(t.TempDir(), "team.db"), "-c", filepath.Join(crew, "team.yaml")}
 	s := interoprig.Start(t, program, "serve", args...)
 	call := func(args ...string) (id, state, text string) {
-		out, err := exec.CommandContext(t.Context(), program, append([]string{"call", "--binding", "jsonrpc", "-o", "json"}, args...)...).CombinedOutput() //nolint:gosec // the program under test
+		out, err := exec.CommandContext(t.Context(), program, append([]string{"call", "--binding", "jsonrpc", "-o", "json"}, args...)...).Output() //nolint:gosec // the program under test; it fails if the task waits
 		var said struct {
 			Task struct {
 				ID        string
@@ -74,7 +74,7 @@ func TestCrew_KilledBeforeTheMerge(t *testing.T) {
 				}
 			}
 		}
-		if uerr := json.Unmarshal(out, &said); err != nil || uerr != nil {
+		if uerr := json.Unmarshal(out, &said); uerr != nil {
 			t.Fatalf("%v %v: %s", err, uerr, out)
 		}
 		for _, a := range said.Task.Artifacts {
