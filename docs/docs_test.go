@@ -430,10 +430,15 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestKeys finds every key of the configuration file in configuration.md, and
+// TestKeys finds every key of the configuration file in the pages of configuration.md, and
 // every fault that it names in the sources.
 func TestKeys(t *testing.T) {
-	doc := read(t, "docs/configuration.md")
+	doc := ""
+	for _, page := range documents(t) {
+		if strings.HasPrefix(page, "docs/configuration") {
+			doc += read(t, page)
+		}
+	}
 	for _, key := range keys((&teamv1.ServerConfig{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]bool{}) {
 		if !regexp.MustCompile("[`.:]" + key + "(\\[\\])?[`.:]").MatchString(doc) {
 			t.Errorf("key %s is not explained", key)

@@ -116,7 +116,7 @@ func (k *checker) keyFile(at source.Place, key, file string, parse func([]byte) 
 		return
 	}
 	if err := parse(data); err != nil {
-		at.Fault(key+" "+strconv.Quote(file)+" "+err.Error(), "docs/configuration.md says how to make one")
+		at.Fault(key+" "+strconv.Quote(file)+" "+err.Error(), "docs/configuration-security.md says how to make one")
 	}
 }
 

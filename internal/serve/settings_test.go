@@ -26,14 +26,14 @@ import (
 // reloadRow matches a row of the table of what a reload applies.
 var reloadRow = regexp.MustCompile("(?m)^\\| ((?:`[a-z_.]+`(?:, )?)+) \\| (at once|next start)")
 
-// TestReloadTable: docs/configuration.md says of every key of server: whether a reload applies it, as the code does.
+// TestReloadTable: docs/configuration-server.md says of every key of server: whether a reload applies it, as the code does.
 func TestReloadTable(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/configuration.md")
+	doc, err := os.ReadFile("../../docs/configuration-server.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(doc), "\n### Reload\n")
-	table, _, _ = strings.Cut(table, "\n### ")
+	_, table, _ := strings.Cut(string(doc), "\n## Reload\n")
+	table, _, _ = strings.Cut(table, "\n## ")
 	documented := map[string]string{}
 	for _, m := range reloadRow.FindAllStringSubmatch(table, -1) {
 		for key := range strings.SplitSeq(m[1], ", ") {
@@ -48,7 +48,7 @@ func TestReloadTable(t *testing.T) {
 		coded[key] = "next start"
 	}
 	if diff := cmp.Diff(coded, documented); diff != "" {
-		t.Errorf("the table below Reload in docs/configuration.md (-code +table):\n%s", diff)
+		t.Errorf("the table below Reload in docs/configuration-server.md (-code +table):\n%s", diff)
 	}
 }
 

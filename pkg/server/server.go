@@ -71,7 +71,7 @@ type Config struct {
 	Agent agent.Agent
 	// Agents are the agents to serve, such as an agent manager.
 	Agents a2a.Agents
-	// Settings are those that server: has in a configuration file; docs/configuration.md describes them. Those that are
+	// Settings are those that server: has in a configuration file; docs/configuration-server.md describes them. Those that are
 	// not set have the same defaults as there: without auth every caller is local/local, and the server listens on loopback
 	// only. Names of files are relative to the working directory. store, store_listen, encryption, metrics, log.level and
 	// log.format have no effect: they are Store, StoreConfig, Meter and Log here.

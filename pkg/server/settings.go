@@ -18,7 +18,7 @@ import (
 // their caller the right to call. If the error is not nil, nothing has changed. Reloads at the same time are applied one
 // after the other.
 //
-// Of c, only Settings, Loopback and CardKeys count. Settings that take effect when a server starts, which docs/configuration.md
+// Of c, only Settings, Loopback and CardKeys count. Settings that take effect when a server starts, which docs/configuration-server.md
 // lists, stay as they are. Whether there are any API keys, clients with certificates or issuers cannot change either; that
 // is an error.
 func (s *TeamServer) Reload(c Config) error {

@@ -22,7 +22,7 @@ configurations and receives their notifications (` + "`receive`" + `); and is re
 (` + "`unknown`" + `) or has ended (` + "`ended`" + `). A member of a team answers, streams its answer in pieces, asks the team's
 client a question, confirms a cancel, and fails.
 
-In Chromium, a page of another origin with ` + "`@a2a-js/sdk` 1.3.0 sends, streams and gets over JSONRPC and HTTP+JSON where\n[`server.cors`](configuration.md#server)" + ` names the page's origin; elsewhere the browser refuses the calls.
+In Chromium, a page of another origin with ` + "`@a2a-js/sdk` 1.3.0 sends, streams and gets over JSONRPC and HTTP+JSON where\n[`server.cors`](configuration-server.md#server)" + ` names the page's origin; elsewhere the browser refuses the calls.
 
 An agent of Mastra (@mastra/hono 1.7.9 with @mastra/server 1.67.0) takes messages only if its MastraServer is made with a
 taskStore: otherwise its streams break off, and calls of it fail with UNAVAILABLE.
