@@ -316,7 +316,7 @@ func (h *Handler) Retry(ctx context.Context, req *teamv1.RetryTaskRequest) (*tea
 
 // retryable returns UNSUPPORTED_OPERATION if a task that has ended cannot be retried.
 func retryable(id string, st Standing, acc *teamv1.Accepted) error {
-	why := ""
+	var why string
 	switch {
 	case st.State == a2av1.TaskState_TASK_STATE_COMPLETED:
 		why = "has completed; to run it once more, send its message again"

@@ -95,7 +95,7 @@ func (q *Query) request(now time.Time) (*teamv1.FindTasksRequest, error) {
 func states() (words []string) {
 	for n := range len(a2av1.TaskState_name) {
 		if n > 0 {
-			words = append(words, stateWord(a2av1.TaskState(n))) //nolint:gosec // few
+			words = append(words, stateWord(a2av1.TaskState(n)))
 		}
 	}
 	return words

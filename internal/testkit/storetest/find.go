@@ -57,9 +57,7 @@ func founds(t *testing.T, open Open) {
 		n.Accepted.Message = agent.UserMessage(n.MessageID, text)
 		n.Accepted.Message.ContextId = []string{"c", "d"}[i%2]
 		n.Accepted.Agent = []string{"a", "b", "c"}[i%3]
-		if i >= 4 {
-			n.Owner = []string{"acme/bob", "acme/bob", "other/eve"}[i-4]
-		}
+		n.Owner = []string{me, me, me, me, "acme/bob", "acme/bob", "other/eve"}[i]
 		n.Accepted.Owner = n.Owner
 		r.create(n)
 		r.clock.Move(time.Second)
