@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -44,6 +45,114 @@ var oldMethods = map[string]string{
 	"tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig", "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
 	"tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs", "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
 	"agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
+}
+
+// doorRoute is a route of a door for clients of another protocol. It calls several methods, so that a caller needs the
+// permission of each.
+type doorRoute struct{ verb, path, body, needs string }
+
+// doorRoutes are the routes of the doors.
+var doorRoutes = []doorRoute{
+	{"GET", "/v1/models", "", "ListAgents"}, {"GET", "/v1/models/x", "", "GetAgent"},
+	{"POST", "/v1/chat/completions", `{"model":"x","messages":[{"role":"user","content":"hello"}]}`, "ListTasks SendMessage"},
+	{"POST", "/v1/chat/completions", `{"model":"x","messages":[{"role":"user","content":"hello"}],"stream":true}`, "ListTasks SendStreamingMessage"},
+	{"POST", "/v1/responses", `{"model":"x","input":"hello"}`, "ListTasks SendMessage"},
+	{"POST", "/v1/responses", `{"model":"x","input":"hello","stream":true,"background":true}`, "ListTasks SendStreamingMessage"},
+	{"POST", "/v1/responses", `{"model":"x","input":"hello","previous_response_id":"$RESPONSE"}`, "GetTask SendMessage"},
+	{"GET", "/v1/responses/$RESPONSE", "", "GetTask"}, {"GET", "/v1/responses/$RESPONSE?stream=true", "", "GetTask SubscribeToTask"},
+	{"POST", "/v1/responses/$RESPONSE/cancel", "", "GetTask CancelTask"},
+	{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, "ListAgents"},
+	{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"message":"hello"}}}`, "SendMessage"},
+	{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"message":"","task":"$TASK"}}}`, "GetTask"},
+	{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"message":"more","task":"$TASK"}}}`, "SendMessage"},
+	{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"$TASK"}}`, "GetTask"},
+	{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tasks/cancel","params":{"taskId":"$TASK"}}`, "CancelTask"},
+	{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tasks/update","params":{"taskId":"$TASK","inputResponses":{"q":{"action":"accept","content":{"answer":"yes"}}}}}`, "SendMessage"},
+}
+
+// ask calls the route with the ids of a task, and returns the status and the answer.
+func (r doorRoute) ask(t *testing.T, as rig.Target, task string) (int, string) {
+	t.Helper()
+	ids := strings.NewReplacer("$TASK", task, "$RESPONSE", "resp_"+task)
+	resp, err := as.Do(t.Context(), r.verb, ids.Replace(r.path), []byte(ids.Replace(r.body)), map[string]string{"Content-Type": "application/json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := resp.Body()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.Status, string(b)
+}
+
+// TestDoors_PermissionMatrix is TestT_6_PermissionMatrix for the routes of the doors: a caller that lacks one of the permissions
+// of a route is refused and begins no task.
+func TestDoors_PermissionMatrix(t *testing.T) {
+	t.Parallel()
+	needs := call.MethodPermissions()
+	h := open(t, rig.Memory(t), matrixFile("server: {openai: {}, mcp: {}, auth: {api_keys: [KEYS]}}"), fakellm.New(t))
+	for _, r := range doorRoutes {
+		var all a2a.Permissions
+		for _, method := range strings.Fields(r.needs) {
+			all |= needs[method]
+		}
+		if code, body := r.ask(t, keyless(h.Target), "x"); code != http.StatusUnauthorized {
+			t.Errorf("%s %s without a key: %d %s", r.path, r.body, code, body)
+		}
+		for _, name := range all.Names() {
+			as := h.As("acme", "without-"+name)
+			sent, err := rig.NewREST(h.As("acme", "all")).Send(t.Context(), rig.Text("x", "m-"+name, "hello"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, body := r.ask(t, as, sent.GetTask().GetId())
+			foreign := strings.Contains(body, "exist") && strings.Contains(r.path+r.body, "$RESPONSE") // it has no task of its own
+			if code >= http.StatusInternalServerError || !foreign && !strings.Contains(body, "PERMISSION_DENIED") {
+				t.Errorf("%s %s without %s: %d %s", r.path, r.body, name, code, body)
+			}
+		}
+		sent, err := rig.NewREST(h.As("acme", "all")).Send(t.Context(), rig.Text("x", "m", "hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if code, body := r.ask(t, h.As("acme", "all"), sent.GetTask().GetId()); code == http.StatusUnauthorized || strings.Contains(body, "PERMISSION_DENIED") {
+			t.Errorf("%s %s with all: %d %s", r.path, r.body, code, body)
+		}
+	}
+}
+
+// TestDoors_Apart: by no route of a door does a caller see or change the task of another one, of its account or of another one,
+// and each is answered like one about a task that does not exist.
+func TestDoors_Apart(t *testing.T) {
+	t.Parallel()
+	rig.EachStore(t, func(t *testing.T, at rig.Place) {
+		h := open(t, at, strings.Replace(strings.Replace(apartFile, `{text: "parrot: {{input}}"}`, `{ask: "Sure, pearl?"}, {text: "parrot: {{input}}"}`, 1), "server:\n", "server:\n  openai: {}\n  mcp: {}\n", 1), fakellm.New(t))
+		ann := rig.NewREST(h.Target)
+		sent, err := ann.Send(t.Context(), rig.Text("parrot", "m-1", "pearl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := ann.Get(t.Context(), &a2av1.GetTaskRequest{Id: sent.GetTask().GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const random = "01a21505-0000-7000-8000-000000000000"
+		for _, r := range doorRoutes {
+			if !strings.Contains(r.path+r.body, "$") {
+				continue
+			}
+			r.body = strings.ReplaceAll(r.body, `"x"`, `"parrot"`)
+			code, body := r.ask(t, h.As("other", "eve"), before.GetId())
+			wantCode, want := r.ask(t, h.As("other", "eve"), random)
+			if code != wantCode || strings.ReplaceAll(body, before.GetId(), random) != want || strings.Contains(body, "pearl") {
+				t.Errorf("%s %s: %d %s, of an unknown task %d %s", r.path, r.body, code, body, wantCode, want)
+			}
+		}
+		after, err := ann.Get(t.Context(), &a2av1.GetTaskRequest{Id: before.GetId()})
+		if err != nil || !proto.Equal(before, after) {
+			t.Errorf("the task was %v and is %v, %v", before, after, err)
+		}
+	})
 }
 
 // bodies are those of routes that convert the body before they check the permission.
@@ -189,21 +298,27 @@ func overHTTP(name, method, verb, path, body string) route {
 	}}
 }
 
-// TestT_6_PermissionMatrix calls every method on every binding without a key, with a key that lacks each
-// permission that the method needs, and with a key that has only these permissions.
-func TestT_6_PermissionMatrix(t *testing.T) {
-	t.Parallel()
-	needs := call.MethodPermissions()
+// matrixFile returns a file with an agent x that echoes, and keys that have one permission, all but one, and all.
+func matrixFile(server string) string {
 	var keys []string
 	key := func(name string, p a2a.Permissions) {
 		keys = append(keys, fmt.Sprintf("{name: %s, account: acme, sha256: %q, permissions: [%s]}", name, rig.Key("acme", name).GetSha256(), p))
 	}
+	key("all", a2a.EveryPermission)
 	for _, name := range a2a.EveryPermission.Names() {
 		p, _ := a2a.ParsePermission(name)
 		key("only-"+name, p)
 		key("without-"+name, a2a.EveryPermission&^p)
 	}
-	h := open(t, rig.Memory(t), "version: v1\nagents: {x: {scripted: {steps: [{echo: true}]}}}\nserver: {auth: {api_keys: ["+strings.Join(keys, ", ")+"]}}\n", fakellm.New(t))
+	return "version: v1\nagents: {x: {scripted: {steps: [{echo: true}]}}}\n" + strings.Replace(server, "KEYS", strings.Join(keys, ", "), 1) + "\n"
+}
+
+// TestT_6_PermissionMatrix calls every method on every binding without a key, with a key that lacks each
+// permission that the method needs, and with a key that has only these permissions.
+func TestT_6_PermissionMatrix(t *testing.T) {
+	t.Parallel()
+	needs := call.MethodPermissions()
+	h := open(t, rig.Memory(t), matrixFile("server: {auth: {api_keys: [KEYS]}}"), fakellm.New(t))
 	conn, err := grpc.NewClient(h.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

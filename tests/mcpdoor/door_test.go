@@ -5,11 +5,13 @@ package mcpdoor
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -364,6 +366,165 @@ func TestTasks(t *testing.T) {
 	until("input_required")
 	do("tasks/cancel", id, fmt.Sprintf(`"taskId":%q`, id))
 	until("cancelled")
+}
+
+// TestQuestions_Counted: what waits for the answer to a form is a call that is worked on, so that a server has no more of them
+// than of other calls.
+func TestQuestions_Counted(t *testing.T) {
+	t.Parallel()
+	s := whole.Open(t, rig.Memory(t), strings.Replace(file, "mcp: {}", "mcp: {}\n  limits: {max_calls: 16}", 1), fakellm.New(t))
+	asked, answer := make(chan struct{}, 20), make(chan struct{})
+	c := connect(t, s, "2025-11-25", &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked <- struct{}{}
+		<-answer
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "yes"}}, nil
+	}})
+	const free = 14 // one more is for the answers, and the rest for other accounts
+	texts := make(chan string, free)
+	for i := range free {
+		go func() {
+			r, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "asker", Arguments: map[string]any{"message": fmt.Sprint("tides ", i)}})
+			if err != nil {
+				texts <- err.Error()
+				return
+			}
+			texts <- textOf(r)
+		}()
+		<-asked
+	}
+	if r := call(t.Context(), t, c, "asker", map[string]any{"message": "one more"}); !r.IsError || !strings.Contains(textOf(r), "INSUFFICIENT_RESOURCES") {
+		t.Errorf("a further question: %+v %s", r, textOf(r))
+	}
+	close(answer)
+	for range free {
+		if text := <-texts; text != "went on" {
+			t.Error(text)
+		}
+	}
+	if n := len(tasksOf(t, rig.Clients(t, s.Target)[0])); n != free+1 {
+		t.Errorf("%d tasks", n)
+	}
+}
+
+// TestRefused_BudgetAndHalt: what a budget or a halt refuses is a result with the reason, and no client asks again by itself.
+func TestRefused_BudgetAndHalt(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, version string) {
+		text := strings.Replace(file, "  broken:", "  poor: {description: Has nothing., model: m, limits: {max_tokens: 1}}\n  broken:", 1)
+		text = strings.Replace(text, `account: acme, sha256: "${ANN}"`, `account: acme, sha256: "${ANN}", permissions: [READ, CALL, HALT, ADMIN]`, 1)
+		llm := fakellm.New(t)
+		s := whole.Open(t, rig.Memory(t), text, llm)
+		c, a2a := connect(t, s, version, nil), rig.Clients(t, s.Target)[0]
+		if r := call(t.Context(), t, c, "poor", map[string]any{"message": "tides"}); !r.IsError || !strings.Contains(textOf(r), "BUDGET_EXCEEDED") {
+			t.Errorf("%+v %s", r, textOf(r))
+		}
+		before := len(tasksOf(t, a2a))
+		resp, err := s.Do(t.Context(), http.MethodPost, "/team/v1/halts", []byte(`{"kind": "HALT_KIND_SERVER", "reason": "maintenance"}`), map[string]string{"Content-Type": "application/json"})
+		if err != nil || resp.Status != http.StatusOK {
+			t.Fatal(resp, err)
+		}
+		if r := call(t.Context(), t, c, "writer", map[string]any{"message": "tides"}); !r.IsError || !strings.Contains(textOf(r), "HALTED") || !strings.Contains(textOf(r), "maintenance") {
+			t.Errorf("%+v %s", r, textOf(r))
+		}
+		if n := len(tasksOf(t, a2a)); n != before || len(llm.Requests()) != 0 {
+			t.Errorf("%d tasks, %d before; %d calls of the provider", n, before, len(llm.Requests()))
+		}
+	})
+}
+
+// TestFiles: files of a call reach the model, and those of an answer the client.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	png, err := base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(t, func(t *testing.T, version string) {
+		llm := fakellm.New(t)
+		llm.Answer("m", func(*fakellm.Request) fakellm.Turn {
+			return fakellm.Turn{Text: "drawn", Files: []fakellm.File{{Type: "image/png", Data: png}}}
+		})
+		s := whole.Open(t, rig.Memory(t), strings.Replace(file, "m: {provider", `m: {accepts: ["image/*", application/pdf], provider`, 1), llm)
+		c := connect(t, s, version, nil)
+		r := call(t.Context(), t, c, "writer", map[string]any{"message": "look", "files": []any{
+			map[string]any{"name": "a.png", "media_type": "image/png", "data": base64.StdEncoding.EncodeToString(png)},
+			map[string]any{"name": "a.pdf", "media_type": "application/pdf", "data": "JVBERi0xLjQK"},
+		}})
+		if got := llm.Requests("m")[0].Files(); len(got) != 2 || !bytes.Equal(got[0].Data, png) {
+			t.Errorf("the model got %v", got)
+		}
+		drawn := slices.ContainsFunc(r.Content, func(c mcp.Content) bool {
+			image, ok := c.(*mcp.ImageContent)
+			return ok && image.MIMEType == "image/png" && bytes.Equal(image.Data, png)
+		})
+		if r.IsError || !drawn || !strings.Contains(textOf(r), "drawn") {
+			t.Errorf("%+v %s", r, textOf(r))
+		}
+	})
+}
+
+// TestReplacedServer: a call whose server has gone finds its task on the next one, in the same session.
+func TestReplacedServer(t *testing.T) {
+	t.Parallel()
+	llm, gate := fakellm.New(t), fakellm.NewGate()
+	llm.Script("m", fakellm.Turn{Text: "early", Gate: gate}, fakellm.Turn{Text: "late"})
+	at := rig.SQLite(t)
+	s := whole.Open(t, at, file, llm)
+	const body = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"writer","arguments":{"message":"tides"}}}`
+	session := http.Header{"Mcp-Session-Id": {"n-1"}}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = post(t.Context(), s, body, session)
+	}()
+	if err := gate.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	<-gone
+	s = whole.Open(t, at, file, llm)
+	answer, err := post(t.Context(), s, body, session)
+	if err != nil || !strings.Contains(answer, "late") {
+		t.Fatal(answer, err)
+	}
+	gate.Open()
+	if n := len(tasksOf(t, rig.Clients(t, s.Target)[0])); n != 1 || len(llm.Requests("m")) != 2 {
+		t.Errorf("%d tasks, %d calls of the provider", n, len(llm.Requests("m")))
+	}
+}
+
+// TestMetadata: with issuers of tokens a request without one is told where the metadata are, which name them.
+func TestMetadata(t *testing.T) {
+	t.Parallel()
+	for _, issuers := range []bool{true, false} {
+		text := file
+		if issuers {
+			text = strings.Replace(file, "auth: {", `auth: {jwt: [{name: corp, issuer: "https://id.example", audiences: [team], jwks_url: "https://id.example/keys"}], `, 1)
+		}
+		s := whole.Open(t, rig.Memory(t), text, fakellm.New(t))
+		resp, err := http.Post(s.HTTP+"/mcp", "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) //nolint:noctx // a local server
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		const path = "/.well-known/oauth-protected-resource/mcp"
+		challenge := resp.Header.Get("WWW-Authenticate")
+		if resp.StatusCode != http.StatusUnauthorized || strings.Contains(challenge, `resource_metadata="`+s.HTTP+path+`"`) != issuers {
+			t.Errorf("%d %q", resp.StatusCode, challenge)
+		}
+		if resp, err = http.Get(s.HTTP + path); err != nil { //nolint:noctx // a local server
+			t.Fatal(err)
+		}
+		var got struct {
+			Resource string
+			Servers  []string `json:"authorization_servers"`
+		}
+		_ = json.NewDecoder(resp.Body).Decode(&got) // the status says whether it is JSON
+		_ = resp.Body.Close()
+		if issuers != (resp.StatusCode == http.StatusOK) || issuers && (got.Resource != s.HTTP+"/mcp" || len(got.Servers) != 1 || got.Servers[0] != "https://id.example") {
+			t.Errorf("%d %+v", resp.StatusCode, got)
+		}
+	}
 }
 
 // TestRefused: what waiting does not mend is a result with isError, so that no client repeats the call.

@@ -190,16 +190,11 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 
 // count counts the call as one that is worked on. The error is INSUFFICIENT_RESOURCES if there are too
 // many, unless the call stops work or is that of an operator.
-func (c *call) count() error {
-	if c.in.Caller == nil || c.in.Caller.May(a2a.PermissionAdmin) || stopMethods[c.method] {
-		return nil
+func (c *call) count() (err error) {
+	if !stopMethods[c.method] {
+		c.leave, err = c.chain.Occupy(c.in)
 	}
-	who := *c.in.Caller
-	if err := c.chain.calls.enter(who); err != nil {
-		return err
-	}
-	c.leave = func() { c.chain.calls.leave(who) }
-	return nil
+	return err
 }
 
 // endCount ends the count of the call. Further calls do nothing.

@@ -45,6 +45,31 @@ func (s *Chain) Count(in *Inbound) error {
 	return nil
 }
 
+// Occupy counts a call that is worked on until leave is called, which must be once. The error is INSUFFICIENT_RESOURCES.
+// Calls of operators are not counted.
+func (s *Chain) Occupy(in *Inbound) (leave func(), err error) {
+	if in.Caller == nil || in.Caller.May(a2a.PermissionAdmin) {
+		return func() {}, nil
+	}
+	who := *in.Caller
+	if err := s.calls.enter(who); err != nil {
+		return nil, err
+	}
+	return func() { s.calls.leave(who) }, nil
+}
+
+// OccupyToAsk is like Occupy for what waits until its caller makes a further call. It is refused if there is none left for that.
+func (s *Chain) OccupyToAsk(in *Inbound) (leave func(), err error) {
+	if leave, err = s.Occupy(in); err != nil || in.Caller == nil || in.Caller.May(a2a.PermissionAdmin) {
+		return leave, err
+	}
+	if err = s.calls.check(*in.Caller); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
 const (
 	// shareFactor is how many calls an account may have for each further one that is free, and a principal
 	// for each further one that its account may have, so that others find one. Alone, an account gets

@@ -173,11 +173,17 @@ func (d *Door) elicited(ctx context.Context, owner string, a clientAnswer) {
 const lookInterval = 5 * time.Second
 
 // elicit asks a person over the stream of a call of version 2025-11-25, and returns the task when it has ended or waits
-// again. It reports false if no answer is given.
+// again. It reports false if no answer is given. As long as it waits it counts as a call that is worked on.
 func (t *toolCall) elicit(ctx context.Context, task *a2av1.Task, question *teamv1.Question) (*a2av1.Task, bool, error) {
 	id := t.tool + "/" + task.GetId() + "/" + question.GetQuestion()
 	ctx, cancel := context.WithTimeout(ctx, call.MaxTime)
 	defer cancel()
+	leave, err := t.Chain.OccupyToAsk(call.InboundOf(ctx))
+	if err != nil {
+		return nil, false, err
+	}
+	leave = sync.OnceFunc(leave)
+	defer leave()
 	answers, forget := t.waiting.ask(t.owner + " " + id)
 	defer forget()
 	t.reply.send(map[string]any{"jsonrpc": "2.0", "id": id, "method": elicit, "params": formOf(question)})
@@ -189,6 +195,7 @@ func (t *toolCall) elicit(ctx context.Context, task *a2av1.Task, question *teamv
 			if a.Action != "accept" {
 				return task, false, nil
 			}
+			leave() // the next call counts itself
 			next, err := t.post(ctx, answerTo(t.owner, t.tool, task.GetId(), question.GetQuestion(), a.text()))
 			return next, err == nil, err
 		case <-look.C:

@@ -12,9 +12,14 @@ import (
 	"github.com/agentteams/team-server/internal/wire"
 )
 
+// indexOf returns where a message is in the history of a task, -1 without it.
+func indexOf(task *a2av1.Task, message string) int {
+	return slices.IndexFunc(task.GetHistory(), func(m *a2av1.Message) bool { return m.GetMessageId() == message })
+}
+
 // asked reports whether a task has got an answer to a question that it has asked after the message at a place.
 func asked(task *a2av1.Task, at place) bool {
-	i := slices.IndexFunc(task.GetHistory(), func(m *a2av1.Message) bool { return m.GetMessageId() == at.message })
+	i := indexOf(task, at.message)
 	return i >= 0 && slices.ContainsFunc(task.GetHistory()[i:], func(m *a2av1.Message) bool { return m.GetRole() == a2av1.Role_ROLE_AGENT })
 }
 

@@ -194,10 +194,8 @@ func (d *Door) find(ctx context.Context, id string) (*a2av1.Task, place, error) 
 // formOf returns the form of an existing response.
 func formOf(task *a2av1.Task, at place) *responseForm {
 	var of *a2av1.Message
-	for i, m := range task.GetHistory() {
-		if i == 0 || m.GetMessageId() == at.message { // the first one names the model, too
-			of = m
-		}
+	if list := task.GetHistory(); len(list) > 0 {
+		of = list[max(indexOf(task, at.message), 0)] // the first one names the model, too
 	}
 	return &responseForm{at: at, echo: echoed(of), behind: -1}
 }

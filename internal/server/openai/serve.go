@@ -3,7 +3,6 @@ package openai
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/server/call"
@@ -93,7 +92,7 @@ func (d *Door) said(ctx context.Context, task *a2av1.Task, at place) (*answer, e
 	case at.after == 0 && !later:
 		a.take(task)
 		return a, nil
-	case !later && !taskstate.Final(state) && (!taskstate.Interrupted(state) || !received(task, at)):
+	case !later && !taskstate.Final(state) && (!taskstate.Interrupted(state) || indexOf(task, at.message) < 0):
 		a.task, a.status = task.GetId(), &a2av1.TaskStatus{State: a2av1.TaskState_TASK_STATE_WORKING}
 		return a, nil
 	}
@@ -106,11 +105,6 @@ func (d *Door) said(ctx context.Context, task *a2av1.Task, at place) (*answer, e
 	return &f.answer, err
 }
 
-// received reports whether a task has the message at a place.
-func received(task *a2av1.Task, at place) bool {
-	return slices.ContainsFunc(task.GetHistory(), func(m *a2av1.Message) bool { return m.GetMessageId() == at.message })
-}
-
 // cancel cancels the task of a message whose caller has disconnected.
 func (d *Door) cancel(ctx context.Context, t *turn, at place) {
 	ctx, cancel := context.WithTimeout(ctx, call.QuickTime)
@@ -120,7 +114,7 @@ func (d *Door) cancel(ctx context.Context, t *turn, at place) {
 		return
 	}
 	for _, task := range tasks {
-		if received(task, at) {
+		if indexOf(task, at.message) >= 0 {
 			_, _ = d.tasks.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: t.model, Id: task.GetId()}) // the caller has gone
 		}
 	}
