@@ -463,7 +463,8 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// TestReplacedServer: a call whose server has gone finds its task on the next one, in the same session.
+// TestReplacedServer: a call whose server has gone finds its task on the next one, also in another session: some clients cannot
+// go on in the one that broke.
 func TestReplacedServer(t *testing.T) {
 	t.Parallel()
 	llm, gate := fakellm.New(t), fakellm.NewGate()
@@ -483,6 +484,7 @@ func TestReplacedServer(t *testing.T) {
 	s.Stop()
 	<-gone
 	s = whole.Open(t, at, file, llm)
+	session.Set("Mcp-Session-Id", "n-2")
 	answer, err := post(t.Context(), s, body, session)
 	if err != nil || !strings.Contains(answer, "late") {
 		t.Fatal(answer, err)

@@ -194,8 +194,8 @@ func (t *toolCall) send(ctx context.Context) (task *a2av1.Task, done func(), err
 	return t.begin(ctx)
 }
 
-// begin begins a task, or finds that of an earlier call with the same arguments in the same session whose answer the client
-// has not got.
+// begin begins a task, or finds that of an earlier call with the same arguments whose answer the client has not got, perhaps
+// in a session before: a client whose connection broke begins another one.
 func (t *toolCall) begin(ctx context.Context) (*a2av1.Task, func(), error) {
 	key := t.key()
 	for n := t.repeats.next(key); ; n++ {
@@ -214,7 +214,7 @@ func (t *toolCall) begin(ctx context.Context) (*a2av1.Task, func(), error) {
 // key identifies the calls that mean the same task, in a few bytes, because it is remembered.
 func (t *toolCall) key() string {
 	args, _ := json.Marshal(t.args) // always encodes
-	sum := sha256.Sum256([]byte(t.owner + "\x00" + t.session + "\x00" + t.tool + "\x00" + string(args)))
+	sum := sha256.Sum256([]byte(t.owner + "\x00" + t.tool + "\x00" + string(args)))
 	return hex.EncodeToString(sum[:])
 }
 

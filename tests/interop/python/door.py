@@ -137,48 +137,54 @@ async def call(c, tool, message, **more):
     return {"refused": said.split(":")[0]} if r.is_error else said
 
 
-async def play_mcp():
+async def connected(do, **more):
     import mcp
 
+    async with mcp.Client(url + "/mcp", mode=api.removeprefix("mcp-"), **more) as c:
+        return await do(c)
+
+
+async def again():
+    """Calls until there is an answer, each time with a client of its own: one whose server dies cannot be used again."""
+    for _ in range(100):
+        try:
+            return await connected(lambda c: call(c, "writer", "slow"))
+        except Exception:
+            await asyncio.sleep(0.1)
+
+
+async def play_mcp(c):
     notified = []
 
     async def progress(done, total, message):
         notified.append(done)
 
-    async with mcp.Client(url + "/mcp", mode=api.removeprefix("mcp-"), elicitation_callback=answer if step == "question" else None) as c:
-        match step:
-            case "models":
-                return [t.name for t in (await c.list_tools()).tools]
-            case "send":
-                return await call(c, "writer", "hello")
-            case "stream":
-                return [await call(c, "writer", "hello", progress_callback=progress), len(notified) > 0]
-            case "question":
-                return await call(c, "asker", "paint")
-            case "budget" | "halted":
-                return await call(c, "poor" if step == "budget" else "writer", "hello")
-            case "file":
-                return await call(c, "writer", "look", arguments={"files": [{"name": "a.png", "media_type": "image/png", "data": PNG}]})
-            case "cancel":
-                try:
-                    return await call(c, "writer", "slow", read_timeout_seconds=1)
-                except Exception:
-                    return "gave up"
-            case "dropped":
-                asyncio.get_running_loop().call_later(1, lambda: (print('"dropped"', flush=True), os._exit(0)))
-                return await call(c, "writer", "slow")
-            case "kill":
-                for _ in range(100):
-                    try:
-                        return await call(c, "writer", "slow")
-                    except Exception:
-                        await asyncio.sleep(0.1)
-            case "long":
-                return await call(c, "writer", "slow")
+    match step:
+        case "models":
+            return [t.name for t in (await c.list_tools()).tools]
+        case "send" | "long":
+            return await call(c, "writer", "hello" if step == "send" else "slow")
+        case "stream":
+            return [await call(c, "writer", "hello", progress_callback=progress), len(notified) > 0]
+        case "question":
+            return await call(c, "asker", "paint")
+        case "budget" | "halted":
+            return await call(c, "poor" if step == "budget" else "writer", "hello")
+        case "file":
+            return await call(c, "writer", "look", arguments={"files": [{"name": "a.png", "media_type": "image/png", "data": PNG}]})
+        case "cancel":
+            try:
+                return await call(c, "writer", "slow", read_timeout_seconds=1)
+            except Exception:
+                return "gave up"
+        case "dropped":
+            asyncio.get_running_loop().call_later(1, lambda: (print('"dropped"', flush=True), os._exit(0)))
+            return await call(c, "writer", "slow")
 
 
 if api.startswith("mcp"):
-    print(json.dumps(asyncio.run(play_mcp())))
+    play_it = again() if step == "kill" else connected(play_mcp, elicitation_callback=answer if step == "question" else None)
+    print(json.dumps(asyncio.run(play_it)))
 else:
     import openai
 
