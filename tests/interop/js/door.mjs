@@ -128,7 +128,11 @@ const mcpSteps = {
   budget: (c) => call(c, "poor", "hello"),
   halted: (c) => call(c, "writer", "hello"),
   file: (c) => call(c, "writer", "look", { files: [{ name: "a.png", media_type: "image/png", data: png }] }),
-  cancel: (c) => call(c, "writer", "slow", {}, { timeout: 1000 }).catch(() => "gave up"),
+  async cancel(c) {
+    const got = await call(c, "writer", "slow", {}, { timeout: 1000 }).catch(() => "gave up");
+    await sleep(500); // closing the client at once would keep its notification from being sent
+    return got;
+  },
   async dropped(c) {
     setTimeout(() => {
       console.log('"dropped"');
