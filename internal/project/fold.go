@@ -39,7 +39,7 @@ type Fold struct {
 func New(root, scope string) *Fold {
 	f := &Fold{}
 	f.place = place{view: journal.New(root, journal.Messages), scope: scope}
-	f.questions.at = &f.place
+	f.at = &f.place
 	return f
 }
 

@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/binary"
-	"hash/fnv"
 	"slices"
 	"strings"
 	"unicode"
@@ -61,11 +60,14 @@ func Words(text string) []string {
 	return words
 }
 
-// WordKey returns the key by which stores find the tasks of an account with a word in their text.
-func WordKey(account, word string) int64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(account + "\x00" + word))       // never fails
-	return int64(binary.BigEndian.Uint64(h.Sum(nil)[:8])) //nolint:gosec // all bits are used
+// HasWords reports whether a text has all of some words that Words has returned.
+func HasWords(text string, words []string) bool {
+	lower := strings.ToLower(text)
+	if slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(lower, w) }) {
+		return false // most texts
+	}
+	has := Words(text)
+	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(has, w) })
 }
 
 // BoundToQuery returns what the token of a page of found tasks is valid for; see Sealer.

@@ -30,7 +30,6 @@ func TestP11_StatementsOfASmallTask(t *testing.T) {
 		"INSERT INTO request",     // the id of the message, which may be sent again
 		"INSERT INTO run",         //
 		"INSERT INTO task",        //
-		"INSERT INTO task_word",   // the words by which it is found, up to eight
 		"SELECT (SELECT count(*)", // what is due, and when to look again
 		"UPDATE run SET",          // the fence of the end
 		"UPDATE task SET",         // its state, and how it is read from now on

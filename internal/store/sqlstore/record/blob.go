@@ -177,7 +177,7 @@ func readBlobs(ctx context.Context, q db.Querier, root string, missing []ref, kn
 			size += min(r.size, math.MaxInt32) // that of a damaged record may be anything
 		}
 	}
-	if err := inflight.Read(ctx, int64(min(size, math.MaxInt64))); err != nil { //nolint:gosec // bounded
+	if err := inflight.Read(ctx, int64(min(size, math.MaxInt64))); err != nil {
 		return err
 	}
 	for _, r := range missing {

@@ -3,10 +3,8 @@ package run
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
-	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 )
@@ -22,9 +20,6 @@ const (
 // that ended before another one.
 func (s *Runs) Forget(ctx context.Context, ended, deltas time.Time) error {
 	err := s.sweep(ctx, `ended < $1`, ended, func(ctx context.Context, q db.Querier, id string) error {
-		if err := deleteWords(ctx, q, id); err != nil {
-			return err
-		}
 		return deleteBy(ctx, q, id, deleteRun)
 	})
 	if err != nil {
@@ -43,30 +38,6 @@ func deleteBy(ctx context.Context, q db.Querier, id string, texts []string) erro
 		}
 	}
 	return nil
-}
-
-// Statements of the words of a task.
-const (
-	selectText = `SELECT account, created, text FROM task WHERE id = $1`
-	deleteWord = `DELETE FROM task_word WHERE word = $1 AND created = $2 AND id = $3`
-)
-
-// deleteWords deletes the words of the text of a task.
-func deleteWords(ctx context.Context, q db.Querier, id string) error {
-	var account, text string
-	var created int64
-	err := q.Scan(ctx, []any{&account, &created, &text}, selectText, id)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	var stmts []db.Stmt
-	for _, w := range store.Words(text) {
-		stmts = append(stmts, db.With(deleteWord, store.WordKey(account, w), created, id))
-	}
-	return db.Exec(ctx, q, stmts...)
 }
 
 // LastKept returns the end of the last one of n ended runs that are kept, the zero time if there are fewer.

@@ -19,7 +19,7 @@ import (
 )
 
 // Tables are the tables of this package whose rows are copied with a store.
-var Tables = []string{"request", "question", "collaboration_slot", "task", "task_word", "task_spent", "run"}
+var Tables = []string{"request", "question", "collaboration_slot", "task", "task_spent", "run"}
 
 // deleteRun are the statements that delete a run, $1, and all that belongs to it.
 var deleteRun = slices.Concat(record.DeleteRun, account.DeleteRun, push.DeleteRun,

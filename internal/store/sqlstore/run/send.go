@@ -6,8 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -78,20 +76,6 @@ const isFirst = `EXISTS (SELECT 1 FROM event WHERE event.id = $1 AND event.seq =
 // insertKept stores an event that follows the first one of a new task.
 const insertKept = `INSERT INTO event (id, seq, scope, delta, sum, body) SELECT $1, $2, $3, 0, $5, $6 WHERE ` + isFirst + ` ON CONFLICT DO NOTHING`
 
-// insertWords returns the statements that store 1 to maxRows words of the text of a new task.
-func insertWords() (texts [maxRows]string) {
-	var rows []string
-	for i := range texts {
-		rows = append(rows, fmt.Sprintf("(CAST($%d AS BIGINT))", i+2))
-		texts[i] = `INSERT INTO task_word (word, created, id) SELECT column1, task.created, task.id FROM task CROSS JOIN (VALUES ` + strings.Join(rows, ", ") + `) AS w
-WHERE task.id = $1 ON CONFLICT DO NOTHING`
-	}
-	return texts
-}
-
-// wordStatements are the result of insertWords.
-var wordStatements = insertWords()
-
 // Create creates a task with its first event, due to run. If the message was received before, it
 // returns the root that the message began, and existed is true.
 func (s *Intake) Create(ctx context.Context, n a2a.New) (root string, existed bool, err error) {
@@ -147,14 +131,14 @@ func (s *Intake) creation(n a2a.New) (*db.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, l, text := entries[0], listingOf(f), store.TextOf(acc.GetMessage())
+	first, l := entries[0], listingOf(f)
 	o := &db.Op{Root: id, Size: int(size), Account: account}
 	if n.MessageID != "" {
 		o.Stmts = append(o.Stmts, db.With(insertRequest, n.Owner, store.AgentOf(n.MessageID, store.AgentKey(acc)), "", n.MessageID, n.Digest, id, int64(0), at, s.expired(n.MessageID, at)))
 	}
 	o.Stmts = append(o.Stmts,
 		db.With(insertRun, id, n.MessageID, n.Owner, size, at, definitionOf(acc), db.Flag(n.Push != nil), int64(len(entries))),
-		db.With(insertTask, id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, db.Flag(l.visible), db.Flag(acc.GetCollaboration() != nil), acc.GetPins().GetAccounts()[acc.GetAgent()], account, at, text),
+		db.With(insertTask, id, n.MessageID, n.Owner, acc.GetAgent(), acc.GetMessage().GetContextId(), int64(l.state), l.at, db.Flag(l.visible), db.Flag(acc.GetCollaboration() != nil), acc.GetPins().GetAccounts()[acc.GetAgent()], account, at, store.TextOf(acc.GetMessage())),
 		db.With(insertFirst, id, n.MessageID, n.Owner, first.Sum, first.Body),
 	)
 	for _, e := range entries[1:] {
@@ -164,13 +148,6 @@ func (s *Intake) creation(n a2a.New) (*db.Op, error) {
 		for _, v := range e.Blobs {
 			o.Stmts = append(o.Stmts, db.With(insertFirstBlob, id, v.Hash, v.Value, first.Sum))
 		}
-	}
-	for words := range slices.Chunk(store.Words(text), maxRows) {
-		args := []any{id}
-		for _, w := range words {
-			args = append(args, store.WordKey(account, w))
-		}
-		o.Stmts = append(o.Stmts, db.With(wordStatements[len(words)-1], args...))
 	}
 	if n.Push != nil {
 		body, err := s.Pushes.Seal(id, "", n.Push)

@@ -1,9 +1,7 @@
 package task
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"strconv"
 	"time"
 
@@ -23,7 +21,13 @@ func (s *Tasks) Find(ctx context.Context, q a2a.TaskQuery) (page a2a.FoundTasks,
 	if err != nil {
 		return page, err
 	}
-	text, args := selectFound(q, c)
+	var ids []string
+	if words := store.Words(q.Text); len(words) > 0 {
+		if ids, err = s.withWords(ctx, q, c, words); err != nil || len(ids) == 0 {
+			return page, err
+		}
+	}
+	text, args := selectFound(foundColumns, q, c, ids, q.PageSize+1)
 	rows, err := db.Rows(ctx, s.DB.Reader(), (*foundRow).dest, text, args...)
 	if err != nil {
 		return page, err
@@ -43,32 +47,75 @@ func (s *Tasks) Find(ctx context.Context, q a2a.TaskQuery) (page a2a.FoundTasks,
 	return page, nil
 }
 
+// maxTexts is how many texts are read at once to find words in them.
+const maxTexts = 1000
+
+// withWords returns the ids of the first tasks of a query after a cursor whose texts have all words, for a page and one more.
+// It reads the texts in turn: an index of the words would make the creation of each task a quarter slower.
+func (s *Tasks) withWords(ctx context.Context, q a2a.TaskQuery, c store.Cursor, words []string) (ids []string, err error) {
+	for n := q.PageSize + 1; ; n = min(4*n, maxTexts) {
+		text, args := selectFound(textColumns(q), q, c, nil, n)
+		rows, err := db.Rows(ctx, s.DB.Reader(), (*textRow).dest, text, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if !store.HasWords(r.text, words) {
+				continue
+			}
+			if ids = append(ids, r.id); len(ids) > q.PageSize {
+				return ids, nil
+			}
+		}
+		if len(rows) < n {
+			return ids, nil
+		}
+		last := rows[len(rows)-1]
+		c = store.Cursor{ID: last.id, At: last.at}
+	}
+}
+
+// textRow is the text of a task, and its place in the order of its query.
+type textRow struct {
+	id, text string
+	at       int64
+}
+
+// dest returns the destinations for a scan of textColumns.
+func (r *textRow) dest() []any { return []any{&r.id, &r.at, &r.text} }
+
+// textColumns selects the columns of a textRow.
+func textColumns(q a2a.TaskQuery) string {
+	by := orderOf(q)
+	return `SELECT ` + by.id + `, ` + by.by + `, text FROM `
+}
+
 // order is the tables of a query in the order in which they are read, and the columns by which its rows are ordered:
 // each order is that of an index, so that a page reads no more than it has.
 type order struct{ from, by, id string }
 
-// The orders of queries: by what tasks have spent; by their creation, of all and of those with a word.
+// The orders of queries: by what tasks have spent, and by their creation.
 var (
 	byCost    = order{`task_spent CROSS JOIN task`, `task_spent.cost_micros`, `task_spent.id`}
 	byCreated = order{`task`, `task.created`, `task.id`}
-	byWord    = order{`task_word CROSS JOIN task`, `task_word.created`, `task_word.id`}
 )
 
-// selectFound returns the statement for one task more than the page of a query after a cursor.
-func selectFound(q a2a.TaskQuery, c store.Cursor) (text string, args []any) {
-	w, by, words := &db.Where{}, byCreated, store.Words(q.Text)
-	switch {
-	case q.MinCostMicros > 0:
-		by = byCost
+// orderOf returns the order of the tasks of a query.
+func orderOf(q a2a.TaskQuery) order {
+	if q.MinCostMicros > 0 {
+		return byCost
+	}
+	return byCreated
+}
+
+// selectFound returns the statement for at most limit tasks of a query after a cursor. Unless ids is nil, it selects only tasks
+// with these ids, at most one more than a page has.
+func selectFound(columns string, q a2a.TaskQuery, c store.Cursor, ids []string, limit int) (text string, args []any) {
+	w, by := &db.Where{}, orderOf(q)
+	if by == byCost {
 		w.And("task.id = task_spent.id")
 		within(w, "task_spent", q)
 		w.And("task_spent.cost_micros >= ?", q.MinCostMicros)
-	case len(words) > 0:
-		by = byWord
-		words = slices.SortedFunc(slices.Values(words), func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-		w.And("task.id = task_word.id")
-		w.And("task_word.word = ?", store.WordKey(q.Account, words[0])) // the longest one, which is often the rarest
-		words = words[1:]
 	}
 	within(w, "task", q)
 	w.And("task.visible = 1")
@@ -80,24 +127,24 @@ func selectFound(q a2a.TaskQuery, c store.Cursor) (text string, args []any) {
 	if q.State != a2av1.TaskState_TASK_STATE_UNSPECIFIED {
 		w.And("task.state = ?", int64(q.State))
 	}
-	created := by.by
-	if created == byCost.by {
-		created = byCreated.by
-	}
 	if !q.Since.IsZero() {
-		w.And(created+" >= ?", q.Since.UnixMilli())
+		w.And("task.created >= ?", q.Since.UnixMilli())
 	}
 	if !q.Until.IsZero() {
-		w.And(created+" < ?", q.Until.UnixMilli())
+		w.And("task.created < ?", q.Until.UnixMilli())
 	}
-	for _, word := range words {
-		w.And("EXISTS (SELECT 1 FROM task_word AS other WHERE other.word = ? AND other.created = task.created AND other.id = task.id)", store.WordKey(q.Account, word))
+	if ids != nil {
+		all := make([]any, q.PageSize+1) // one statement for all numbers of ids
+		for i := range all {
+			all[i] = ids[min(i, len(ids)-1)]
+		}
+		w.And(by.id+" IN ("+db.Marks(len(all))+")", all...)
 	}
 	if c.ID != "" {
 		w.And("("+by.by+", "+by.id+") < (?, ?)", c.At, c.ID)
 	}
-	args = append(w.Args, int64(q.PageSize)+1)
-	return foundColumns + by.from + ` WHERE ` + w.Text + ` ORDER BY ` + by.by + ` DESC, ` + by.id + ` DESC LIMIT $` + strconv.Itoa(len(args)), args
+	args = append(w.Args, int64(limit))
+	return columns + by.from + ` WHERE ` + w.Text + ` ORDER BY ` + by.by + ` DESC, ` + by.id + ` DESC LIMIT $` + strconv.Itoa(len(args)), args
 }
 
 // within adds the condition that rows of a table belong to the account of a query, or to its owner.

@@ -37,14 +37,6 @@ CREATE INDEX task_owner_created_state ON task (owner, state, created DESC, id DE
 CREATE INDEX task_brief ON task (owner, id DESC) WHERE brief = 1;
 CREATE INDEX task_brief_agent ON task (owner, agent, id DESC) WHERE brief = 1;
 
--- Words in the text of tasks: word is a hash of the account and the word, see store.Words.
-CREATE TABLE task_word (
-    word    BIGINT NOT NULL,
-    created BIGINT NOT NULL,
-    id      TEXT   NOT NULL,
-    PRIMARY KEY (word, created, id)
-);
-
 -- What tasks have spent, up to the event seq; a task without a row has spent nothing.
 CREATE TABLE task_spent (
     id            TEXT   NOT NULL PRIMARY KEY,
@@ -492,5 +484,4 @@ DROP TABLE event;
 DROP TABLE replica;
 DROP TABLE run;
 DROP TABLE task_spent;
-DROP TABLE task_word;
 DROP TABLE task;
