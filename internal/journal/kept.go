@@ -29,7 +29,8 @@ var ErrReference = errors.New("a result refers to an event that is not kept")
 //   - of steps that have succeeded or were skipped, and of those that have failed before a later decision of their scope,
 //     which has dealt with it, all that readers and later steps need,
 //   - of other steps that have steps of their own, the same of these,
-//   - of other calls of tools, that they have begun: nobody knows what became of them, so an unsafe one is a question,
+//   - of other calls of tools, that they have begun, and their idempotency keys: what became of them is not known, so an
+//     unsafe one is a question, and another one is repeated with its key,
 //   - answers of people, except about budgets, and follow-up messages.
 //
 // What was spent, granted and reserved is removed: it belongs to the old run. So are commands, times and numbers of
@@ -155,8 +156,10 @@ func (k *keeper) keep(ev *teamv1.Event) error {
 	k.clean(ev)
 	if w.continues() {
 		if s := ev.GetStarted(); s != nil {
-			s.Attempt, s.Key = 1, ""
-			w.started = true
+			s.Attempt, w.started = 1, true
+			if w.step.GetKind() != teamv1.Step_KIND_TOOL {
+				s.Key = ""
+			}
 		}
 	}
 	if err := k.renumber(ev); err != nil {

@@ -146,7 +146,7 @@ func TestKeep_Nested(t *testing.T) {
 	if !slices.Equal(names, want) || !slices.Equal(kept.Steps, []string{"1.1"}) || !slices.Equal(kept.Repeated, []string{"1", "1.2", "1.3"}) {
 		t.Errorf("kept are %v, steps %v, repeated %v; want %v", names, kept.Steps, kept.Repeated, want)
 	}
-	if s := kept.Events[6].GetStarted(); s.GetAttempt() != 1 || s.GetKey() != "" {
+	if s := kept.Events[6].GetStarted(); s.GetAttempt() != 1 || s.GetKey() != "k" {
 		t.Errorf("the call has begun as %v", s)
 	}
 }

@@ -297,12 +297,21 @@ func (h *Handler) Retry(ctx context.Context, req *teamv1.RetryTaskRequest) (*tea
 	if !taskstate.Final(st.State) {
 		return nil, UnsupportedOperation("task %q has not ended; cancel it first", clip(id))
 	}
+	key := ""
+	if req.GetRequestId() != "" {
+		key = "retry/" + id + "/" + req.GetRequestId()
+	}
+	if err := h.inbox.mayRetry(ctx, st, key); err != nil { // before the journal is read, which may be large
+		return nil, err
+	}
 	var events []*teamv1.Event
 	for ev, err := range h.feeds.Recorded(ctx, k.Owner, k.ID) {
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case ev.GetDelta() == nil:
+			events = append(events, ev)
 		}
-		events = append(events, ev)
 	}
 	if err := retryable(id, st, events[0].GetAccepted()); err != nil {
 		return nil, err
@@ -311,7 +320,7 @@ func (h *Handler) Retry(ctx context.Context, req *teamv1.RetryTaskRequest) (*tea
 	if err != nil {
 		return nil, UnsupportedOperation("task %q cannot be retried: %v; send its message again", clip(id), err)
 	}
-	return h.inbox.retry(ctx, k, req, events[0].GetAccepted(), kept)
+	return h.inbox.retry(ctx, k, req, key, events[0].GetAccepted(), kept)
 }
 
 // retryable returns UNSUPPORTED_OPERATION if a task that has ended cannot be retried.
@@ -330,33 +339,37 @@ func retryable(id string, st Standing, acc *teamv1.Accepted) error {
 	return UnsupportedOperation("task %q %s", clip(id), why)
 }
 
-// retry begins the task that retries another one, of which it keeps something.
-func (b *inbox) retry(ctx context.Context, old Key, req *teamv1.RetryTaskRequest, before *teamv1.Accepted, kept journal.Kept) (*teamv1.RetryTaskResponse, error) {
+// mayRetry returns nil if the caller may begin a task of the agent of another one, which is still the same. key is that of the
+// new task's message.
+func (b *inbox) mayRetry(ctx context.Context, old Standing, key string) error {
+	id := old.Agent
 	who, err := Authenticated(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := b.agents.find(ctx, before.GetAgent()); err != nil {
-		return nil, err
+	if _, err := b.agents.find(ctx, id); err != nil {
+		return err
 	}
-	now, err := b.agents.pins(ctx, before.GetAgent())
+	now, err := b.agents.pins(ctx, id)
 	if err != nil {
-		return nil, StoreError(before.GetAgent(), err)
+		return StoreError(id, err)
 	}
-	if !sameMaker(before.GetPins(), now, before.GetAgent()) {
-		return nil, b.agents.notFound(ctx, before.GetAgent())
+	if now.GetAccounts()[id] != old.Account {
+		return b.agents.notFound(ctx, id)
 	}
+	return b.mayBegin(ctx, who, old.Account, id, key)
+}
+
+// retry begins the task that retries another one, of which it keeps something.
+func (b *inbox) retry(ctx context.Context, old Key, req *teamv1.RetryTaskRequest, key string, before *teamv1.Accepted, kept journal.Kept) (*teamv1.RetryTaskResponse, error) {
 	acc := proto.CloneOf(before)
 	acc.TaskId, acc.Retries, acc.Deadline, acc.MayReplyDirectly, acc.Trace = newID(), old.ID, nil, false, traceOf(ctx)
-	n := New{Owner: old.Owner, Accepted: acc, Kept: kept.Events}
-	if req.GetRequestId() != "" {
-		n.MessageID = "retry/" + old.ID + "/" + req.GetRequestId()
+	n := New{Owner: old.Owner, Accepted: acc, MessageID: key, Kept: kept.Events}
+	if key != "" {
+		var err error
 		if n.Digest, err = digestOf(old.ID, req); err != nil {
 			return nil, err
 		}
-	}
-	if err := b.mayBegin(ctx, who, now.GetAccounts()[before.GetAgent()], before.GetAgent(), n.MessageID); err != nil {
-		return nil, err
 	}
 	made, err := b.create(ctx, n, false)
 	if err != nil {

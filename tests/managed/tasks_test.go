@@ -14,6 +14,7 @@ import (
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
+	teammcp "github.com/agentteams/team-server/pkg/mcp"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -24,7 +25,7 @@ models:
   two: {provider: openai, name: two, base_url: "${LLM}", api_key: k, price: {input: 1, output: 1}}
   three: {provider: openai, name: three, base_url: "${LLM}", api_key: k}
 tools:
-  sea: {mcp: {url: "${SEA}", effects: {"*": UNSAFE}}}
+  sea: {mcp: {url: "${SEA}", effects: {"*": UNSAFE, pay: KEYED}}}
 agents:
   first: {model: one}
   second: {model: two}
@@ -297,6 +298,50 @@ func TestRetry_KeepsAnswers(t *testing.T) {
 	}
 	if got := answer(h.ended(t, h.retry(t, id, "").GetTaskId())); got != "two of blue" {
 		t.Errorf("the answer is %q", got)
+	}
+}
+
+// TestRetry_KeyedCallsHaveTheirKey: a call that a cancel has cut off may have had its effect. The retry makes it with the same
+// idempotency key, and so does the retry of that one.
+func TestRetry_KeyedCallsHaveTheirKey(t *testing.T) {
+	t.Parallel()
+	begun, keys := make(chan struct{}, 3), make(chan any, 3)
+	tools := mcp.NewServer(&mcp.Implementation{Name: "sea", Version: "1"}, nil)
+	mcp.AddTool(tools, &mcp.Tool{Name: "pay"}, func(ctx context.Context, req *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		keys <- req.Params.Meta[teammcp.KeyMeta]
+		begun <- struct{}{}
+		if len(keys) < 3 {
+			<-ctx.Done()
+			return nil, nil, ctx.Err()
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "paid"}}}, nil, nil
+	})
+	sea := newServer(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return tools }, nil).ServeHTTP)
+	h := retriesOn(t, rig.Memory(t), sea)
+	h.llm.Answer("one", func(r *fakellm.Request) fakellm.Turn {
+		if r.Last() == "paid" || r.Last() == "tides" {
+			return fakellm.Turn{Text: r.Last() + "!"}
+		}
+		return fakellm.Turn{Calls: []fakellm.Call{{Name: "pay", Arguments: "{}"}}}
+	})
+	id := h.begin(t, "dives")
+	for range 2 {
+		select {
+		case <-begun:
+		case <-t.Context().Done():
+			t.Fatal("the tool is not called")
+		}
+		if _, err := rig.NewREST(h.Target).Cancel(t.Context(), &a2av1.CancelTaskRequest{Id: id}); err != nil {
+			t.Fatal(err)
+		}
+		h.ended(t, id)
+		id = h.retry(t, id, "").GetTaskId()
+	}
+	if got := answer(h.ended(t, id)); got != "paid!" {
+		t.Errorf("the answer is %q", got)
+	}
+	if one, two, three := <-keys, <-keys, <-keys; one == "" || one == nil || one != two || one != three {
+		t.Errorf("the keys are %v, %v and %v", one, two, three)
 	}
 }
 

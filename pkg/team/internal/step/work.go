@@ -43,6 +43,8 @@ type Work struct {
 	Transfers []*teamv1.TransferTarget
 	// Accepts has the media types that a member accepts; nil means all.
 	Accepts *teamv1.AgentInfo
+	// Fill returns a message with the values that the member wants by name; nil if it wants none.
+	Fill func(*a2av1.Message) *a2av1.Message
 	// Prompt is the request of a MODEL step.
 	Prompt *agent.ModelRequest
 	// Approve returns who decides whether a delegation with this message may begin, nil if nobody has
@@ -78,6 +80,8 @@ type Past struct {
 	// ended may have had its effect. Held says that the open attempt has a part of the budget, which
 	// its agent may still spend.
 	Open, Unknown, Held bool
+	// Key is the idempotency key of the last attempt that has started.
+	Key string
 	// Deadline of the step; zero means none. NotBefore is the earliest time of the next attempt.
 	Deadline, NotBefore time.Time
 	// Reserved is the reservation of the last attempt. Spent is the cost of the attempts that were
@@ -130,7 +134,7 @@ func (p *Past) Start(s *teamv1.Started) {
 	if p.Open { // the attempt that was open was interrupted
 		p.lose(spending.LostOn(p.Reserved))
 	}
-	p.Attempts, p.Reserved, p.Open, p.Ruling, p.Answered = s.GetAttempt(), s.GetReserved(), true, nil, false
+	p.Attempts, p.Reserved, p.Key, p.Open, p.Ruling, p.Answered = s.GetAttempt(), s.GetReserved(), s.GetKey(), true, nil, false
 	p.Held = p.Reserved != nil && p.Reserved.GetModelCalls() == 0
 }
 
@@ -219,7 +223,11 @@ func (w *Work) event(ev *teamv1.Event) *teamv1.Event {
 // key returns the idempotency key of the step's effect. It changes only after an attempt that is
 // known to have failed.
 func (w *Work) key() string {
-	if w.effect == "" {
+	switch {
+	case w.effect != "":
+	case w.Unknown && w.Key != "": // which is that of another run if this one retries it
+		w.effect = w.Key
+	default:
 		w.effect = w.by.Run.ID(w.Scope, "key", w.Failures+1)
 	}
 	return w.effect
