@@ -56,9 +56,9 @@ type send struct {
 // put creates a task with the message, or adds the message to the inbox of the task that it
 // names. If the sender waits, the caller must call follow.
 func (b *inbox) put(ctx context.Context, who Caller, s *send) (sent, error) {
-	if n := s.size(); n > maxMessage {
+	if n := s.size(); n > MaxMessage {
 		return sent{}, agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
-			"the message has %d bytes; at most %d are allowed", n, maxMessage).With("max_bytes", strconv.Itoa(maxMessage))
+			"the message has %d bytes; at most %d are allowed", n, MaxMessage).With("max_bytes", strconv.Itoa(MaxMessage))
 	}
 	if s.message.GetTaskId() != "" {
 		return b.followUp(ctx, who, s)

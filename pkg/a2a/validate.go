@@ -28,8 +28,11 @@ const (
 	maxKeys     = 256      // keys of metadata
 	maxPage     = 100
 	defaultPage = 50
-	maxMessage  = 2 << 20 // bytes; an event must hold the whole message
 )
+
+// MaxMessage is how many bytes a message may have with what goes along with it, such as earlier messages: an event must
+// hold all of it.
+const MaxMessage = 2 << 20
 
 // PageSize validates the size of a page: it returns size if it is 1 to 100, and 50 if it is 0.
 // Otherwise it returns an error that names the field.

@@ -282,6 +282,10 @@ func TestResponses_Questions(t *testing.T) {
 		if again.ID != three.ID || again.text() != three.text() {
 			t.Errorf("%s: posted again it is %+v, was %+v", more, again, three)
 		}
+		fork := ask("green", one.ID, "0") // the question has its answer: this is a task of its own
+		if fork.text() != one.text() || strings.HasPrefix(fork.ID, one.ID) {
+			t.Errorf("%s: %s %q follows the first question", more, fork.ID, fork.text())
+		}
 		for _, was := range []*response{one, two, three} {
 			if now := d.respond(d.Target, http.MethodGet, "/"+was.ID, ""); fmt.Sprint(now) != fmt.Sprint(was) {
 				t.Errorf("%s: %+v was %+v", more, now, was)
@@ -291,7 +295,7 @@ func TestResponses_Questions(t *testing.T) {
 				t.Errorf("%s: the stream ends with %+v, was %+v", more, got, was)
 			}
 		}
-		if one.ID == two.ID || two.ID == three.ID || one.TaskID != three.TaskID || d.tasks(d.Target) != 1 {
+		if one.ID == two.ID || two.ID == three.ID || one.TaskID != three.TaskID || d.tasks(d.Target) != 2 { // one of them is the fork
 			t.Errorf("%s: %s %s %s, %d tasks", more, one.ID, two.ID, three.ID, d.tasks(d.Target))
 		}
 	}

@@ -30,6 +30,7 @@ type turn struct {
 	system   []message
 	prior    *a2av1.Task // of the response that it follows; nil if it names none
 	past     []message   // what was said up to that response
+	forks    bool        // that response is a question that has its answer already
 	key      string      // names the conversation; "" if only the history does
 	context  string      // context of a new task
 	digest   string      // tells a request that is posted again from others
@@ -312,10 +313,12 @@ func (d *Door) before(ctx context.Context, t *turn, tasks []*a2av1.Task) (at pla
 			if task.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_CANCELED { // perhaps because its caller had gone
 				break
 			}
-			if t.retry == unsaid && (stale(task) || d.open.have(ctx, m.GetMessageId())) {
+			at = place{message: m.GetMessageId(), context: task.GetContextId()}
+			// The answer to a request in the background takes no time, so that a later one was not posted for lack of it.
+			late := stale(task) || t.background && time.Since(at.created()) > moment
+			if t.retry == unsaid && (late || d.open.have(ctx, m.GetMessageId())) {
 				break
 			}
-			at = place{message: m.GetMessageId(), context: task.GetContextId()}
 			if i > 0 {
 				at.task = task.GetId()
 				_, at.after, _ = own(m.GetMessageId())
