@@ -196,6 +196,48 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
+// TestSameCallAtTheSameTime: the same call of two clients with the same key, which both wait, is two tasks, and the cancel of
+// one leaves the other.
+func TestSameCallAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	llm, gate := fakellm.New(t), fakellm.NewGate()
+	llm.Script("m", fakellm.Turn{Text: "one", Gate: gate}, fakellm.Turn{Text: "two", Gate: gate})
+	s := whole.Open(t, rig.Memory(t), file, llm)
+	a2a := rig.Clients(t, s.Target)[0]
+	params := &mcp.CallToolParams{Name: "writer", Arguments: map[string]any{"message": "tides"}}
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	one, two := connect(t, s, protocols[1], nil), connect(t, s, protocols[1], nil)
+	go func() {
+		_, err := one.CallTool(ctx, params)
+		first <- err
+	}()
+	if err := gate.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		r, err := two.CallTool(t.Context(), params)
+		if err == nil && textOf(r) != "two" {
+			err = fmt.Errorf("the answer is %q", textOf(r))
+		}
+		second <- err
+	}()
+	if err := gate.Wait(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-first; err == nil {
+		t.Error("the first call was not canceled")
+	}
+	gate.Open()
+	if err := <-second; err != nil {
+		t.Error(err)
+	}
+	if n := len(tasksOf(t, a2a)); n != 2 || len(llm.Requests("m")) != 2 {
+		t.Errorf("%d tasks, %d calls of the provider", n, len(llm.Requests("m")))
+	}
+}
+
 // modern has the headers and the metadata of version 2026-07-28.
 func modern(method, name, params, extensions string) (string, http.Header) {
 	h := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {method}}

@@ -49,6 +49,7 @@ type toolCall struct {
 	state    string                 // what the client was given with those questions
 	task     string                 // id of the task, "" as long as it is unknown
 	original *a2av1.SendMessageRequest
+	leave    func() // ends the wait for the answer to the message; see repeats.enter
 }
 
 // lateCancel is how long after the end of its connection a call of version 2025-11-25 may still be cancelled: some clients
@@ -57,7 +58,7 @@ const lateCancel = 5 * time.Second
 
 // call runs a tool. A client that goes away leaves the task running, unless its protocol says that this cancels it.
 func (d *Door) call(ctx context.Context, q *request) {
-	t := &toolCall{Door: d, request: q}
+	t := &toolCall{Door: d, request: q, leave: func() {}}
 	if err := t.read(); err != nil {
 		q.finish(nil, err)
 		return
@@ -74,6 +75,7 @@ func (d *Door) call(ctx context.Context, q *request) {
 	}
 	q.reply.lasts(func(error) { cancel() })
 	result, done, err := t.run(ctx)
+	t.leave()
 	if t.isCancelled(gone, cancelled) {
 		t.cancelTask(ctx)
 		return
@@ -199,7 +201,14 @@ func (t *toolCall) send(ctx context.Context) (task *a2av1.Task, done func(), err
 func (t *toolCall) begin(ctx context.Context) (*a2av1.Task, func(), error) {
 	key := t.key()
 	for n := t.repeats.next(key); ; n++ {
-		task, err := t.post(ctx, t.message(t.repeats.id(key, n)))
+		id := t.repeats.id(key, n)
+		leave, ok := t.repeats.enter(ctx, id)
+		if !ok {
+			continue // another call that says the same waits for its own answer
+		}
+		t.leave()
+		t.leave = leave
+		task, err := t.post(ctx, t.message(id))
 		if err != nil {
 			return nil, nil, err
 		}

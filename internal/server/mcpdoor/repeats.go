@@ -1,6 +1,7 @@
 package mcpdoor
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -26,8 +27,9 @@ const (
 // for concurrent use.
 type repeats struct {
 	mu       sync.Mutex
-	answered map[string]got    // by call; guarded by mu
-	tasks    map[string]func() // what to do when the client has got the result of a task; guarded by mu
+	answered map[string]got           // by call; guarded by mu
+	tasks    map[string]func()        // what to do when the client has got the result of a task; guarded by mu
+	waiting  map[string]chan struct{} // of the message that a call waits for the answer to: closed when it no longer waits; guarded by mu
 }
 
 // got says how many answers a client has got to a call.
@@ -37,13 +39,46 @@ type got struct {
 }
 
 func newRepeats() repeats {
-	return repeats{answered: map[string]got{}, tasks: map[string]func(){}}
+	return repeats{answered: map[string]got{}, tasks: map[string]func(){}, waiting: map[string]chan struct{}{}}
 }
 
 // id returns the message id of the call with a number.
 func (*repeats) id(key string, n int) string {
 	sum := sha256.Sum256([]byte(key + "\x00" + strconv.Itoa(n)))
 	return "mcp-" + hex.EncodeToString(sum[:16])
+}
+
+// leaving is how long it may take until the end of a connection is known.
+const leaving = time.Second
+
+// enter notes that a call waits for the answer to a message. The caller must call leave. It reports false if another call
+// does, which has not ended within leaving: then it is not one that is made again.
+func (r *repeats) enter(ctx context.Context, id string) (leave func(), ok bool) {
+	timer := time.NewTimer(leaving)
+	defer timer.Stop()
+	for {
+		r.mu.Lock()
+		other := r.waiting[id]
+		if other == nil {
+			left := make(chan struct{})
+			r.waiting[id] = left
+			r.mu.Unlock()
+			return sync.OnceFunc(func() {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				delete(r.waiting, id)
+				close(left)
+			}), true
+		}
+		r.mu.Unlock()
+		select {
+		case <-other:
+		case <-timer.C:
+			return nil, false
+		case <-ctx.Done():
+			return func() {}, true // the message is not sent
+		}
+	}
 }
 
 // next returns the number of the present call.
