@@ -5,7 +5,7 @@ import "context"
 // readerKey is the key of what WithReader adds to a context.
 type readerKey struct{}
 
-// WithReader returns a context in which Read calls reserve.
+// WithReader returns a context in which Read calls reserve; nil reserves nothing.
 func WithReader(ctx context.Context, reserve func(n int64) error) context.Context {
 	return context.WithValue(ctx, readerKey{}, reserve)
 }

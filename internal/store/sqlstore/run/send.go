@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
@@ -360,6 +361,7 @@ func (p *put) unanswered(ctx context.Context, q db.Querier) error {
 	if err := store.Unanswered(p.in, inbox); err != nil {
 		return db.Refuse(err)
 	}
+	ctx = inflight.WithReader(ctx, nil) // it must not wait for memory within a transaction
 	answered, err := record.Answered(ctx, q, p.root, p.in.GetScope(), p.in.GetAnswered().GetQuestion())
 	if err != nil {
 		return err

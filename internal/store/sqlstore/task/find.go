@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -21,10 +22,18 @@ func (s *Tasks) Find(ctx context.Context, q a2a.TaskQuery) (page a2a.FoundTasks,
 	if err != nil {
 		return page, err
 	}
+	token := func(at store.Cursor) string { return s.DB.Tokens.Seal(store.BoundToQuery(q), at, now) }
 	var ids []string
 	if words := store.Words(q.Text); len(words) > 0 {
-		if ids, err = s.withWords(ctx, q, c, words); err != nil || len(ids) == 0 {
+		var rest *store.Cursor
+		if ids, rest, err = s.withWords(ctx, q, c, words); err != nil {
 			return page, err
+		}
+		if rest != nil {
+			page.NextToken = token(*rest)
+		}
+		if len(ids) == 0 {
+			return page, nil
 		}
 	}
 	text, args := selectFound(foundColumns, q, c, ids, q.PageSize+1)
@@ -39,7 +48,7 @@ func (s *Tasks) Find(ctx context.Context, q a2a.TaskQuery) (page a2a.FoundTasks,
 		if q.MinCostMicros > 0 {
 			at = last.cost
 		}
-		page.NextToken = s.DB.Tokens.Seal(store.BoundToQuery(q), store.Cursor{ID: last.id, At: at}, now)
+		page.NextToken = token(store.Cursor{ID: last.id, At: at})
 	}
 	for i := range rows {
 		page.Tasks = append(page.Tasks, rows[i].found())
@@ -47,31 +56,83 @@ func (s *Tasks) Find(ctx context.Context, q a2a.TaskQuery) (page a2a.FoundTasks,
 	return page, nil
 }
 
-// maxTexts is how many texts are read at once to find words in them.
-const maxTexts = 1000
+// Texts are read maxTexts at once to find words in them, at most maxSearched for a page.
+const (
+	maxTexts    = 1000
+	maxSearched = 50_000
+)
 
 // withWords returns the ids of the first tasks of a query after a cursor whose texts have all words, for a page and one more.
-// It reads the texts in turn: an index of the words would make the creation of each task a quarter slower.
-func (s *Tasks) withWords(ctx context.Context, q a2a.TaskQuery, c store.Cursor, words []string) (ids []string, err error) {
-	for n := q.PageSize + 1; ; n = min(4*n, maxTexts) {
+// It reads the texts in turn: an index of the words would make the creation of each task a quarter slower. If there are too many
+// for one page, rest is how far it has come. Searches of an account take turns.
+func (s *Tasks) withWords(ctx context.Context, q a2a.TaskQuery, c store.Cursor, words []string) (ids []string, rest *store.Cursor, err error) {
+	done, err := s.searches.enter(ctx, q.Account)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	for n, searched := q.PageSize+1, 0; ; n = min(4*n, maxTexts) {
 		text, args := selectFound(textColumns(q), q, c, nil, n)
 		rows, err := db.Rows(ctx, s.DB.Reader(), (*textRow).dest, text, args...)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, r := range rows {
 			if !store.HasWords(r.text, words) {
 				continue
 			}
 			if ids = append(ids, r.id); len(ids) > q.PageSize {
-				return ids, nil
+				return ids, nil, nil
 			}
 		}
 		if len(rows) < n {
-			return ids, nil
+			return ids, nil, nil
 		}
 		last := rows[len(rows)-1]
 		c = store.Cursor{ID: last.id, At: last.at}
+		if searched += n; searched >= maxSearched {
+			return ids, &c, nil
+		}
+	}
+}
+
+// turns lets one caller in at a time, for each account. The zero value is ready. It is safe for concurrent use.
+type turns struct {
+	mu sync.Mutex
+	of map[string]*turn // of the accounts that have callers; guarded by mu
+}
+
+type turn struct {
+	free    chan struct{} // holds a value while somebody is in
+	callers int           // guarded by turns.mu
+}
+
+// enter waits for the turn of an account. The caller must call done. The error is the cause of ctx.
+func (t *turns) enter(ctx context.Context, account string) (done func(), err error) {
+	t.mu.Lock()
+	if t.of == nil {
+		t.of = map[string]*turn{}
+	}
+	of := t.of[account]
+	if of == nil {
+		of = &turn{free: make(chan struct{}, 1)}
+		t.of[account] = of
+	}
+	of.callers++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if of.callers--; of.callers == 0 {
+			delete(t.of, account)
+		}
+	}
+	select {
+	case of.free <- struct{}{}:
+		return func() { <-of.free; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
 	}
 }
 

@@ -1,6 +1,8 @@
 package task
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,6 +47,39 @@ func TestFind_ReadsAnIndexForEachFilter(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFind_WordsOfManyTasks: a page ends after many texts, with a token for the rest, and searches of an account take turns.
+func TestFind_WordsOfManyTasks(t *testing.T) {
+	t.Parallel()
+	d := dbtest.Open(t, dbtest.File(t))
+	s := &Tasks{DB: d, Claims: run.New(d, push.New(d))}
+	dbtest.Exec(t, d, manyTasksOf("acme", maxSearched+3000), `UPDATE task SET text = 'A Pearl' WHERE created = 5`)
+	q := a2a.TaskQuery{Account: "acme", Text: "pearl", PageSize: 50}
+	page, err := s.Find(t.Context(), q)
+	if err != nil || len(page.Tasks) != 0 || page.NextToken == "" {
+		t.Fatalf("%d tasks, token %q, %v; want a token alone", len(page.Tasks), page.NextToken, err)
+	}
+	q.PageToken = page.NextToken
+	if page, err = s.Find(t.Context(), q); err != nil || len(page.Tasks) != 1 || page.Tasks[0].GetTaskId() != "t5" || page.NextToken != "" {
+		t.Errorf("%v, %v; want t5", page, err)
+	}
+	leave, err := s.searches.enter(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Find(gone, a2a.TaskQuery{Account: "acme", Text: "pearl", PageSize: 50}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second search: %v", err)
+	}
+	if _, err := s.Find(t.Context(), a2a.TaskQuery{Account: "other", Text: "pearl", PageSize: 50}); err != nil {
+		t.Errorf("a search of another account: %v", err)
+	}
+	leave()
+	if len(s.searches.of) != 0 {
+		t.Errorf("%d accounts are searching", len(s.searches.of))
 	}
 }
 

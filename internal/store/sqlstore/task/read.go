@@ -25,6 +25,8 @@ type Tasks struct {
 	DB     *db.DB
 	Claims *run.Runs
 	totals totals
+
+	searches turns // for words
 }
 
 // selectStanding selects the standing of an owner's task.
