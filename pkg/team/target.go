@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/expr"
@@ -133,8 +134,9 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 		if m := p.member(st.Step.GetMember()); m != nil {
 			w.Approve = m.Approve
 			known := p.Infos()
-			if asked := known.Of(m).GetInputs(); asked != nil {
-				w.Input = inputs.Fill(w.Input, asked, p.named(st))
+			if info := known.Of(m); info.GetInputs() != nil && !info.GetExternal() { // another server gets what its task says
+				w.Fill = func(in *a2av1.Message) *a2av1.Message { return inputs.Fill(in, info.GetInputs(), p.named(st)) }
+				w.Input = w.Fill(w.Input)
 			}
 		}
 	}

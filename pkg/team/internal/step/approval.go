@@ -122,6 +122,9 @@ func (w *Work) useApproved() {
 				changed.Parts = append(changed.Parts, p)
 			}
 		}
+		if w.Fill != nil {
+			changed = w.Fill(changed)
+		}
 		w.Input, w.edited = changed, true
 	}
 }
