@@ -25,7 +25,7 @@ var mutants = []struct{ name, file, from, to string }{
 	{"a cancel between commit and call is not seen", "internal/step/begin.go", "return w.by.Run.Begin(w.Scope)", "return nil"},
 	{"what is open elsewhere is left", "internal/step/retry.go", "err = attempt(ctx, w).Err", "_ = attempt"},
 	{"an unsafe tool is called again", "internal/step/tool.go", "if w.Unsafe && w.Unknown && !w.Answered {", "if false {"},
-	{"a person's word to call again counts for ever", "internal/step/work.go", "p.Attempts, p.Reserved, p.Open, p.Ruling, p.Answered = s.GetAttempt(), s.GetReserved(), true, nil, false", "p.Attempts, p.Reserved, p.Open, p.Answered = s.GetAttempt(), s.GetReserved(), true, false"},
+	{"a person's word to call again counts for ever", "internal/step/work.go", "p.Attempts, p.Reserved, p.Key, p.Open, p.Ruling, p.Answered = s.GetAttempt(), s.GetReserved(), s.GetKey(), true, nil, false", "p.Attempts, p.Reserved, p.Open, p.Answered = s.GetAttempt(), s.GetReserved(), true, false"},
 	{"a dropped step begins anew after a crash", "phases.go", "	p.cancelDropped()\n", ""},
 	{"no commit before a look", "internal/guards/guards.go", "if err := agent.Commit(ctx); err != nil {", "if err := error(nil); err != nil {"},
 	{"a look at the input is forgotten", "checks.go", "		a.checked++\n", ""},
