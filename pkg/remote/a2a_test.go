@@ -33,9 +33,12 @@ func TestA2AInfoComesFromTheCard(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := fakeagent.New(t, fakeagent.Config{
-		Skills:     []*teamv1.Skill{{Id: "a", Tags: []string{"x"}}, {Id: "b"}, {Id: "a"}},
-		Extensions: []*a2av1.AgentExtension{{Uri: "https://github.com/agentteams/team-server/ext/team-run/v1", Params: params}},
-		Card:       func(c *a2av1.AgentCard) { c.Description = strings.Repeat("long ", 10_000) },
+		Skills: []*teamv1.Skill{{Id: "a", Tags: []string{"x"}}, {Id: "b"}, {Id: "a"}},
+		Extensions: []*a2av1.AgentExtension{
+			{Uri: "https://github.com/agentteams/team-server/ext/team-run/v1", Params: params},
+			{Uri: "https://github.com/agentteams/team-server/ext/inputs/v1", Params: params},
+		},
+		Card: func(c *a2av1.AgentCard) { c.Description = strings.Repeat("long ", 10_000) },
 	})
 	a := newA2A(t, f)
 	for range 3 {
@@ -45,6 +48,9 @@ func TestA2AInfoComesFromTheCard(t *testing.T) {
 		}
 		if !slices.Equal(info.GetCapabilities(), []string{"a", "b"}) || info.GetId() != "far" || info.GetMetadata()["mode"] != "workflow" {
 			t.Errorf("info %v", info)
+		}
+		if info.GetInputs() != nil {
+			t.Errorf("the card asks for %v", info.GetInputs())
 		}
 		if n := len(info.GetDescription()); n > 5000 {
 			t.Errorf("a description of %d bytes was taken", n)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -26,7 +25,6 @@ import (
 const (
 	maxSkills      = 256
 	maxDescription = 4096 // bytes
-	maxInputs      = 16 << 10
 	cardTime       = 5 * time.Second
 )
 
@@ -210,7 +208,7 @@ func (a *A2A) noCard(err error) error {
 }
 
 // infoOf returns the description of an agent in its card. Texts and lists are limited,
-// because a card comes from another party.
+// because a card comes from another party; inputs are left out, so that it does not choose what its agent is given.
 func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{Id: id, Name: clip(card.GetName()), Description: limit(card.GetDescription()), Metadata: facts(card), External: true}
 	info.InputModes, info.OutputModes = media(card.GetDefaultInputModes()), media(card.GetDefaultOutputModes())
@@ -219,20 +217,7 @@ func infoOf(id string, card *a2av1.AgentCard) *teamv1.AgentInfo {
 		skills = append(skills, &teamv1.Skill{Id: s.GetId(), Name: s.GetName(), Description: s.GetDescription(), Tags: s.GetTags()})
 	}
 	describeSkills(info, skills)
-	for _, e := range card.GetCapabilities().GetExtensions() {
-		if e.GetUri() == inputsURI {
-			info.Inputs = inputsOf(e.GetParams())
-		}
-	}
 	return info
-}
-
-// inputsOf returns the values that an agent wants by name, as it describes them; nil if the description is too large.
-func inputsOf(schema *structpb.Struct) *structpb.Struct {
-	if proto.Size(schema) > maxInputs {
-		return nil
-	}
-	return schema
 }
 
 // media returns the valid media types of a list, at most maxSkills.

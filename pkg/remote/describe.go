@@ -19,7 +19,7 @@ func describe(id string, sent *teamv1.AgentInfo) *teamv1.AgentInfo {
 	info := &teamv1.AgentInfo{
 		Id: id, Name: clip(sent.GetName()), Description: limit(sent.GetDescription()), External: true, MayReplyDirectly: sent.GetMayReplyDirectly(),
 		InputModes: media(sent.GetInputModes()), OutputModes: media(sent.GetOutputModes()),
-		FileModes: media(sent.GetFileModes()), UrlModes: media(sent.GetUrlModes()), Inputs: inputsOf(sent.GetInputs()),
+		FileModes: media(sent.GetFileModes()), UrlModes: media(sent.GetUrlModes()),
 	}
 	for k, v := range sent.GetMetadata() {
 		if info.Metadata == nil {

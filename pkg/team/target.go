@@ -134,7 +134,7 @@ func (p *process) workOf(ctx context.Context, st *StepState, emit func(*teamv1.E
 		if m := p.member(st.Step.GetMember()); m != nil {
 			w.Approve = m.Approve
 			known := p.Infos()
-			if info := known.Of(m); info.GetInputs() != nil && !info.GetExternal() { // another server gets what its task says
+			if info := known.Of(m); info.GetInputs() != nil { // never of an agent on another server, which gets what its task says
 				w.Fill = func(in *a2av1.Message) *a2av1.Message { return inputs.Fill(in, info.GetInputs(), p.named(st)) }
 				w.Input = w.Fill(w.Input)
 			}

@@ -368,12 +368,12 @@ func describedAs(m *team.Member, info *teamv1.AgentInfo) string {
 }
 
 // lacking returns the schema of what a member wants by name and the team has not got, so that its leader has to give it; nil
-// if there is nothing. What agents on other servers want is not shown, because it is a text of another party.
+// if there is nothing.
 func lacking(s *team.State, info *teamv1.AgentInfo) map[string]any {
 	schema := info.GetInputs().AsMap()
 	asked, _ := schema["properties"].(map[string]any)
 	maps.DeleteFunc(asked, func(name string, _ any) bool { return s.Inputs[name] != nil })
-	if len(asked) == 0 || info.GetExternal() {
+	if len(asked) == 0 {
 		return nil
 	}
 	if required, _ := schema["required"].([]any); required != nil {
