@@ -23,7 +23,7 @@ import (
 
 var (
 	seedFlag  = flag.Int64("seed", 0, "the one seed to simulate, with its trace; 0 means many")
-	seedsFlag = flag.Int64("seeds", 400, "how many seeds to simulate")
+	seedsFlag = flag.Int64("seeds", 150, "how many seeds to simulate")
 	firstFlag = flag.Int64("first", 1, "the first of them")
 )
 
