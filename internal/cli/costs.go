@@ -3,13 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
-
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
@@ -27,28 +23,19 @@ type CostsQuery struct {
 	Team, Account, Model string
 }
 
-// request returns the query as a request. The error names the flag.
+// request returns the query as a request. The error is a UsageError that names the flag.
 func (q CostsQuery) request(now time.Time) (*teamv1.ListCostsRequest, error) {
 	by, ok := teamv1.CostGroup_value["COST_GROUP_"+strings.ToUpper(q.By)]
 	if !ok || by == 0 {
-		return nil, fmt.Errorf("--by is %q; it must be member, team, model, account or day", q.By)
+		return nil, console.Usagef("--by %s: expected member, team, model, account or day", q.By)
 	}
 	req := &teamv1.ListCostsRequest{GroupBy: teamv1.CostGroup(by), Team: q.Team, Account: q.Account, Model: q.Model}
-	for _, f := range []struct {
-		flag, text string
-		to         **timestamppb.Timestamp
-	}{{"since", q.Since, &req.Since}, {"until", q.Until, &req.Until}} {
-		if f.text == "" {
-			continue
-		}
-		at, err := console.Time(f.text, now)
-		if errors.Is(err, strconv.ErrRange) {
-			return nil, fmt.Errorf("--%s is %q; it may be at most %dd, and costs are kept for 400 days", f.flag, f.text, console.MaxDays)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--%s is %q; it must be a day (2026-03-01, in UTC), a time (2026-03-01T15:00:00Z) or a duration before now (24h, 7d)", f.flag, f.text)
-		}
-		*f.to = timestamppb.New(at)
+	var err error
+	if req.Since, err = console.Time("since", q.Since, now); err != nil {
+		return nil, err
+	}
+	if req.Until, err = console.Time("until", q.Until, now); err != nil {
+		return nil, err
 	}
 	return req, nil
 }
@@ -57,7 +44,7 @@ func (q CostsQuery) request(now time.Time) (*teamv1.ListCostsRequest, error) {
 func (s *Shell) Costs(ctx context.Context, q CostsQuery) error {
 	req, err := q.request(time.Now())
 	if err != nil {
-		return UsageError{Err: err}
+		return err
 	}
 	c, err := s.Manager("costs")
 	if err != nil {

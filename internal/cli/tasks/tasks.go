@@ -68,18 +68,11 @@ func (q *Query) request(now time.Time) (*teamv1.FindTasksRequest, error) {
 	if req.State, err = parseState(q.State); err != nil {
 		return nil, err
 	}
-	for _, f := range []struct {
-		flag, text string
-		to         **timestamppb.Timestamp
-	}{{"since", q.Since, &req.Since}, {"until", q.Until, &req.Until}} {
-		if f.text == "" {
-			continue
-		}
-		at, err := console.Time(f.text, now)
-		if err != nil {
-			return nil, console.Usagef("--%s %s: expected a day (2026-03-01, in UTC), a time (2026-03-01T15:00:00Z) or a duration before now (24h, 7d)", f.flag, f.text)
-		}
-		*f.to = timestamppb.New(at)
+	if req.Since, err = console.Time("since", q.Since, now); err != nil {
+		return nil, err
+	}
+	if req.Until, err = console.Time("until", q.Until, now); err != nil {
+		return nil, err
 	}
 	if q.Cost != "" {
 		usd, err := strconv.ParseFloat(q.Cost, 64)
@@ -382,8 +375,8 @@ type follower struct {
 	lost    time.Time // since when the server does not answer; zero while it does
 }
 
-// silence is how long a stream that is not followed may send nothing: the last event of a task may be one that nobody is
-// sent, such as a claim.
+// silence is how long a stream that is not followed may send nothing before it counts as read to its end: the last event of
+// a task may be one that streams leave out, such as a claim.
 const silence = 2 * time.Second
 
 // read prints the events of a stream.
