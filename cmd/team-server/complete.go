@@ -32,7 +32,8 @@ func completeNames(c *cobra.Command, s *cli.Shell) {
 	}
 }
 
-// statesFor are the states of the tasks that a command is for; it is for all if there are none.
+// statesFor has, by command, the states of the tasks that it is completed with. A command that is not in it is completed
+// with tasks in any state.
 var statesFor = map[string][]string{"retry": {"failed", "canceled", "rejected"}, "cancel": {"working", "input-required", "auth-required", "submitted"}, "answer": {"input-required", "auth-required"}}
 
 // words returns a completion by the words that a server knows.

@@ -31,7 +31,7 @@ func toolsCommand(s *cli.Shell) *cobra.Command {
 		&cobra.Command{
 			Use: "call TOOL [JSON]", Short: "Calls a tool and prints its result", Example: "  team-server tools call web/fetch '{\"url\": \"https://example.com\"}'",
 			Long: "Calls a tool, named as agents know it or as SERVER/TOOL, with the arguments of a JSON object.\n" +
-				"Nobody is asked for an approval. Exits with 1 if the tool fails.",
+				"The call does not wait for an approval. Exits with 1 if the tool fails.",
 			Args: usage(cobra.RangeArgs(1, 2)),
 			RunE: func(c *cobra.Command, args []string) error {
 				return with(func(t *tools.Commands) error { return t.Call(c.Context(), args[0], append(args, "{}")[1]) })

@@ -20,7 +20,7 @@ func UseProcessors() {
 }
 
 // processors returns the GOMAXPROCS of a process in place of now, on a machine with a number of cores. set says that
-// somebody has set it.
+// the environment sets it.
 func processors(now, cores int, set bool) int {
 	if set || now != cores {
 		return now

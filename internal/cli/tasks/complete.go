@@ -13,7 +13,7 @@ import (
 const completionTime = 2 * time.Second
 
 // Tasks returns the ids of the newest tasks in one of some states, or in any, each with a tab and a description, for the
-// completion of a shell. Without a server that answers there are none.
+// completion of a shell. It returns nil if the server does not answer in time.
 func (c *Commands) Tasks(ctx context.Context, in ...string) (words []string) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
@@ -40,7 +40,7 @@ func (c *Commands) Tasks(ctx context.Context, in ...string) (words []string) {
 }
 
 // Teams returns the ids of the agents and teams of the server, each with a tab and its name, for the completion of a shell.
-// Without a server that answers there are none.
+// It returns nil if the server does not answer in time.
 func (c *Commands) Teams(ctx context.Context) (words []string) {
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()

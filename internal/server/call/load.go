@@ -58,7 +58,8 @@ func (s *Chain) Occupy(in *Inbound) (leave func(), err error) {
 	return func() { s.calls.leave(who) }, nil
 }
 
-// OccupyToAsk is like Occupy for what waits until its caller makes a further call. It is refused if there is none left for that.
+// OccupyToAsk is like Occupy for a call that waits until its caller makes a further one. It is refused if it would take the
+// last call that the caller may make, because the answer could then never come.
 func (s *Chain) OccupyToAsk(in *Inbound) (leave func(), err error) {
 	if leave, err = s.Occupy(in); err != nil || in.Caller == nil || in.Caller.May(a2a.PermissionAdmin) {
 		return leave, err

@@ -180,8 +180,8 @@ func (a *answer) cut() string {
 	return ""
 }
 
-// failed returns the status of a task that has ended without success, nil for any other. A text that is cut is none: clients
-// read from the answer that it is.
+// failed returns the status of a task that has ended without success, nil for any other task. It also returns nil if the task
+// has failed because its text was cut: the client gets that text, and the answer says that it was cut.
 func (a *answer) failed() *status.Status {
 	state := a.status.GetState()
 	if !taskstate.Final(state) || state == a2av1.TaskState_TASK_STATE_COMPLETED || a.cut() != "" {

@@ -39,7 +39,8 @@ type blobs map[string][]byte
 const selectBlob = `SELECT body FROM blob WHERE id = $1 AND hash = $2`
 
 // Split returns an encoded message without its large values of types bytes and string, and each of these values
-// once: of those whose hash may accepts, or of all if it is nil. If there are none, it returns body itself.
+// once. A value is only removed if may accepts its hash; a nil may accepts all. If no value is removed, record is body
+// itself.
 //
 // The result begins with splitRecord, the number of places, and for each place where a value was removed
 // the number of bytes before it that are not from a value, its size, and its hash; the bytes that are left follow.

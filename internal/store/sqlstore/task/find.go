@@ -96,18 +96,20 @@ func (s *Tasks) withWords(ctx context.Context, q a2a.TaskQuery, c store.Cursor, 
 	}
 }
 
-// turns lets one caller in at a time, for each account. The zero value is ready. It is safe for concurrent use.
+// turns are locks by account, for which callers wait with a context. The zero value is ready. It is safe for concurrent use.
 type turns struct {
 	mu sync.Mutex
-	of map[string]*turn // of the accounts that have callers; guarded by mu
+	of map[string]*turn // by account, for those with callers; guarded by mu
 }
 
+// turn is the turn of one account.
 type turn struct {
-	free    chan struct{} // holds a value while somebody is in
-	callers int           // guarded by turns.mu
+	taken   chan struct{} // a semaphore for one caller
+	callers int           // those that have it or wait for it; guarded by turns.mu
 }
 
-// enter waits for the turn of an account. The caller must call done. The error is the cause of ctx.
+// enter takes the lock of an account. Unless there is an error, the caller must call done to release it. The error is the
+// cause of ctx.
 func (t *turns) enter(ctx context.Context, account string) (done func(), err error) {
 	t.mu.Lock()
 	if t.of == nil {
@@ -115,7 +117,7 @@ func (t *turns) enter(ctx context.Context, account string) (done func(), err err
 	}
 	of := t.of[account]
 	if of == nil {
-		of = &turn{free: make(chan struct{}, 1)}
+		of = &turn{taken: make(chan struct{}, 1)}
 		t.of[account] = of
 	}
 	of.callers++
@@ -128,8 +130,8 @@ func (t *turns) enter(ctx context.Context, account string) (done func(), err err
 		}
 	}
 	select {
-	case of.free <- struct{}{}:
-		return func() { <-of.free; leave() }, nil
+	case of.taken <- struct{}{}:
+		return func() { <-of.taken; leave() }, nil
 	case <-ctx.Done():
 		leave()
 		return nil, context.Cause(ctx)
