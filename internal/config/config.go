@@ -36,6 +36,8 @@ type Config struct {
 	// agents of additions, and what all of these refer to. In a file without teams, all agents are
 	// served.
 	Used map[string]bool
+	// Shipped holds the names of the models whose price is not of the file: the program ships with it.
+	Shipped map[string]bool
 	// Scripts holds the scripts of scripted models, by model name.
 	Scripts map[string]*scripted.Script
 	// Schemas holds the JSON Schemas that guardrails and agents refer to, by the file name they

@@ -20,6 +20,8 @@ type Uncounted struct {
 	ByAccount bool
 	// Model or Agent is set.
 	Model, Agent string
+	// Varies says that the model has a price that the program ships with, which its requests may not have.
+	Varies bool
 }
 
 // String describes the fault.
@@ -28,7 +30,10 @@ func (u Uncounted) String() string {
 	if u.ByAccount {
 		limit = "server.accounts limits the cost of an account"
 	}
-	if u.Model != "" {
+	switch {
+	case u.Varies:
+		return fmt.Sprintf("model %q has no price of its own, extra_body may change what it costs, and %s", u.Model, limit)
+	case u.Model != "":
 		return fmt.Sprintf("model %q has no price, and %s", u.Model, limit)
 	}
 	return fmt.Sprintf("agent %q has no cost_per_task, and %s", u.Agent, limit)
@@ -109,9 +114,9 @@ func (c *Config) unpriced(id string, inherited bool) (all []Uncounted) {
 		models = append(models, c.inherited(id)...)
 	}
 	for _, name := range models {
-		m := c.Server.GetModels()[name]
-		if m != nil && m.GetProvider() != "scripted" && m.GetPrice() == nil {
-			all = append(all, Uncounted{Model: name})
+		m, varies := c.Server.GetModels()[name], varies(c, id, name)
+		if m != nil && m.GetProvider() != "scripted" && (m.GetPrice() == nil || varies) {
+			all = append(all, Uncounted{Model: name, Varies: varies})
 		}
 	}
 	return all

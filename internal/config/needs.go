@@ -25,6 +25,18 @@ func Connected(m *teamv1.ModelConfig) bool {
 	return !provided || m.GetApiKey() != "" || m.GetBaseUrl() != ""
 }
 
+// Lacks returns what a model needs and the environment does not have, such as "OPENAI_API_KEY, which is not set"; "" if it
+// lacks nothing. Only a model that is not in use can lack something.
+func Lacks(c *Config, model string) string {
+	if lack := c.missingByID[[2]string{"models", model}]; lack != "" {
+		return lack
+	}
+	if m := c.Server.GetModels()[model]; !Connected(m) {
+		return providers[m.GetProvider()].key + ", which " + source.Unset
+	}
+	return ""
+}
+
 // recordMissing records, by entry, the variables and files that are missing.
 func (c *Config) recordMissing(gaps []source.Missing) {
 	c.missingByID = map[[2]string]string{}

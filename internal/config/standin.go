@@ -82,8 +82,12 @@ func (in *standIns) model(s *StandIns, name string, n *yaml.Node) {
 	}
 	in.played[name] = script
 	if provider != nil && provider.Value != "scripted" { // a stand-in needs no key
+		own := source.Value(n, "base_url") != nil
 		remove(n, "api_key", "base_url")
 		put(n, "api_key", parseNode("none"))
+		if own {
+			put(n, "base_url", parseNode("http://127.0.0.1")) // so that it has no price that is shipped
+		}
 	}
 }
 

@@ -936,7 +936,7 @@ type ModelConfig struct {
 	// Address of another endpoint, without /chat/completions, /v1/messages (anthropic) or /v1beta
 	// (gemini). Unset means OPENAI_BASE_URL for openai models, else the provider's endpoint.
 	BaseUrl string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
-	// Its price.
+	// Its price. Unset means the price that the program ships with for its provider and name, if it has one.
 	Price *Price `protobuf:"bytes,5,opt,name=price,proto3" json:"price,omitempty"`
 	// Script of a scripted model, relative to this file.
 	File string `protobuf:"bytes,6,opt,name=file,proto3" json:"file,omitempty"`

@@ -84,6 +84,18 @@ func Table[M proto.Message](c *Console, list []M, head string, row func(M) []str
 	return nil
 }
 
+// Lines prints each entry of a list as a line of JSON.
+func Lines[T any](c *Console, list []T) error {
+	out := json.NewEncoder(c.Out)
+	out.SetEscapeHTML(false)
+	for _, one := range list {
+		if err := out.Encode(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Columns prints a list as text, one line for each entry. The texts of a row must be lines; see Line.
 func Columns[T any](c *Console, list []T, head string, row func(T) []string) error {
 	w := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)

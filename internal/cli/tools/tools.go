@@ -55,14 +55,7 @@ func (c *Commands) List(ctx context.Context, name string) error {
 		return err
 	}
 	if c.Console.JSON {
-		out := json.NewEncoder(c.Console.Out)
-		out.SetEscapeHTML(false)
-		for _, t := range list {
-			if err := out.Encode(t); err != nil {
-				return err
-			}
-		}
-		return err
+		return errors.Join(err, console.Lines(c.Console, list))
 	}
 	return errors.Join(err, console.Columns(c.Console, list, "SERVER\tTOOL\tEFFECT\tDOES", func(t listed) []string {
 		does, _, _ := strings.Cut(t.Description, "\n")
