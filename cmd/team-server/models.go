@@ -28,8 +28,11 @@ func modelsCommand(s *cli.Shell) *cobra.Command {
 			"calls of tools and answers by a JSON Schema work, whether the endpoint reports what was used,\n" +
 			"whether the price is known, and what the calls have cost. Before, it says what they can cost\n" +
 			"at most. Fallbacks are not called. Exits with 1 if the model gives no answer.",
-		Args:              usage(named("MODEL")),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: usage(named("MODEL")),
+		ValidArgsFunction: first(func(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+			_ = with(func(m *models.Commands) error { names = m.Names(); return nil }) // a faulty file has no names
+			return names, cobra.ShellCompDirectiveNoFileComp
+		}),
 		RunE: func(c *cobra.Command, args []string) error {
 			return with(func(m *models.Commands) error { return m.Test(c.Context(), args[0]) })
 		},
@@ -46,7 +49,8 @@ func modelsCommand(s *cli.Shell) *cobra.Command {
 			Long: "Lists prices of public models in USD per million tokens, as they were when the program was\n" +
 				"built. A model of the file without price has that of its provider and name, unless base_url\n" +
 				"names another address. PATTERN is a part of PROVIDER/NAME, in which * stands for any text.\n" +
-				"Where a provider has several prices, they are the highest, so that limits hold.",
+				"A date may follow a name that ends with *. Where a provider has several prices, they are the\n" +
+				"highest, so that limits hold.",
 			Args:              usage(atMostOne("PATTERN")),
 			ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(_ *cobra.Command, args []string) error {

@@ -23,6 +23,11 @@ type Commands struct {
 	Definition *config.Config
 }
 
+// Names returns the names of the models of the file, sorted.
+func (c *Commands) Names() []string {
+	return slices.Sorted(maps.Keys(c.Definition.Server.GetModels()))
+}
+
 // priced is a model of the list of prices, as -o json prints it.
 type priced struct {
 	prices.Model
@@ -73,7 +78,7 @@ type listed struct {
 func (c *Commands) List() error {
 	var list []listed
 	all := c.Definition.Server.GetModels()
-	for _, id := range slices.Sorted(maps.Keys(all)) {
+	for _, id := range c.Names() {
 		m := all[id]
 		list = append(list, listed{id, m.GetProvider(), m.GetName(), m.GetBaseUrl(), m.GetFallback(), m.GetPrice(), c.priceFrom(id), config.Lacks(c.Definition, id)})
 	}

@@ -62,7 +62,7 @@ func TestModelTest(t *testing.T) {
 		"little": {[]fakellm.Turn{{Text: "Sure!", NoUsage: true}, {Text: "It is 42."}, {Text: "42"}}, ", price: {input: 1, output: 2}", []string{"streaming", "tools", "json", "usage"}, []string{
 			"in 1 pieces", `without a call of the tool: "It is 42."`, `"42"`, "budgets count as the most",
 		}},
-		"refused parts": {[]fakellm.Turn{able[0], {Status: 400, Message: "tools are not supported"}, able[2]}, "", []string{"tools", "usage", "price"}, []string{"tools are not supported"}},
+		"refused parts": {[]fakellm.Turn{able[0], {Status: 400, Message: "tools are not supported"}, able[2]}, "", []string{"tools", "price"}, []string{"tools are not supported", "90 input and 35 output tokens in 3 calls"}},
 		"cut":           {[]fakellm.Turn{{Finish: "length"}, able[1], able[2]}, "", []string{"text", "streaming", "price"}, []string{`the reason for the end is "length"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

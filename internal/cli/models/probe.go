@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +75,7 @@ type probe struct {
 // answer is how a model has answered.
 type answer struct {
 	turn   *teamv1.Turn
-	spent  *teamv1.Spent // nil if the endpoint does not report it
+	spent  *teamv1.Spent // nil if the endpoint has not reported it
 	pieces int           // in which the text arrived
 	took   time.Duration
 }
@@ -104,12 +102,12 @@ type result struct {
 	CostUSD *float64 `json:"cost_usd,omitempty"`
 }
 
-// Test calls a model of the file and prints what works. It returns console.ErrFailed if the model gives no answer at all.
+// Test calls a model of the file and prints what works. If the model gives no answer at all, the error says what to do.
 func (c *Commands) Test(ctx context.Context, id string) error {
 	m := c.Definition.Server.GetModels()[id]
 	switch lack := config.Lacks(c.Definition, id); {
 	case m == nil:
-		return console.Usagef("the file has no model %q; it has %s", console.Line(id), strings.Join(slices.Sorted(maps.Keys(c.Definition.Server.GetModels())), ", "))
+		return console.Usagef("the file has no model %q; it has %s", console.Line(id), strings.Join(c.Names(), ", "))
 	case m.GetProvider() == "scripted":
 		return console.Usagef("model %q is scripted: it plays its file and calls no endpoint, so there is nothing to test", id)
 	case lack != "":
@@ -148,13 +146,13 @@ func (c *Commands) announce(r *result, model agent.Model) {
 }
 
 // probe makes the calls, and returns what they have spent. The error is that of the first call: if that fails, there are no
-// others. Each call has a connection of its own, which part ends, because llama.cpp closes it at the end of a stream: a call
-// that follows at once would fail.
-func (c *Commands) probe(ctx context.Context, model agent.Model, r *result, part func()) (spent []*teamv1.Spent, err error) {
+// others. Each call has a connection of its own, as hangUp closes the idle ones: llama.cpp closes a connection at the end of
+// a stream, so that a call that follows at once would fail.
+func (c *Commands) probe(ctx context.Context, model agent.Model, r *result, hangUp func()) (spent []*teamv1.Spent, err error) {
 	for i, p := range probes {
 		c.Console.Sayf("call %d of %d: %s", i+1, len(probes), p.name)
 		a, err := call(ctx, model, p.request)
-		part()
+		hangUp()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -164,7 +162,7 @@ func (c *Commands) probe(ctx context.Context, model agent.Model, r *result, part
 		r.Calls++
 		if err != nil {
 			r.add(p.name, false, reason(err))
-			spent = append(spent, nil)
+			spent = append(spent, agent.AsError(err).Spent)
 			continue
 		}
 		works, detail := p.judge(a)
