@@ -34,7 +34,7 @@ func completeNames(c *cobra.Command, s *cli.Shell) {
 
 // statesFor has, by command, the states of the tasks that it is completed with. A command that is not in it is completed
 // with tasks in any state.
-var statesFor = map[string][]string{"retry": {"failed", "canceled", "rejected"}, "cancel": {"working", "input-required", "auth-required", "submitted"}, "answer": {"input-required", "auth-required"}}
+var statesFor = map[string][]string{"record": {"completed", "failed", "rejected"}, "retry": {"failed", "canceled", "rejected"}, "cancel": {"working", "input-required", "auth-required", "submitted"}, "answer": {"input-required", "auth-required"}}
 
 // words returns a completion by the words that a server knows.
 func words(s *cli.Shell, list func(context.Context) []string) cobra.CompletionFunc {

@@ -22,5 +22,24 @@ func testCommand(s *cli.Shell) *cobra.Command {
 	}
 	c.Flags().StringVar(&f.Run, "run", "", "play only scenarios whose \"TEAM NAME\" matches this regular expression")
 	c.Flags().BoolVarP(&f.Verbose, "verbose", "v", false, "print a transcript of each run")
+	c.AddCommand(testRecordCommand(s))
+	return c
+}
+
+func testRecordCommand(s *cli.Shell) *cobra.Command {
+	f := &cli.Recorder{Shell: s}
+	c := &cobra.Command{
+		Use:   "record TASK",
+		Short: "Writes a test that plays a task of a running server again",
+		Long: "Reads a task that has ended, and those before it in its conversation, from the running server that\n" +
+			"--server names, and writes a test file with what models, tools and other agents answered. The test\n" +
+			"calls none of them. Then plays the test, and exits with 4 if it fails. The configuration has to be\n" +
+			"that of the server. Texts are written as they were: read the file before you share it.",
+		Example: "  team-server test record 0198c5e2-… --out refund_test.yaml",
+		Args:    usage(named("TASK")),
+		RunE:    func(c *cobra.Command, args []string) error { return f.Record(c.Context(), args[0]) },
+	}
+	c.Flags().StringVar(&f.Out, "out", "", "test file to write; TEAM_ID_test.yaml in the working folder by default")
+	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration file, or a folder with a team.yaml; team.yaml beside the test file by default")
 	return c
 }

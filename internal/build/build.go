@@ -22,6 +22,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/mcp"
+	modelscript "github.com/agentteams/team-server/pkg/model/scripted"
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -85,6 +86,7 @@ type builder struct {
 	server *teamv1.ServerConfig
 	models map[string]agent.Model // with their fallbacks
 	single map[string]agent.Model // without fallbacks
+	used   *modelscript.Used      // the answers of recorded scripts that were given
 	agents *Agents
 }
 
@@ -110,7 +112,7 @@ func Register(c Config) (*Agents, error) {
 	}
 	b := &builder{
 		Config: c, server: c.Definition.Server, agents: &Agents{tools: map[string]*mcp.Server{}},
-		models: map[string]agent.Model{}, single: map[string]agent.Model{},
+		models: map[string]agent.Model{}, single: map[string]agent.Model{}, used: &modelscript.Used{},
 	}
 	if err := b.register(); err != nil {
 		_ = b.agents.Close()
@@ -188,7 +190,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		return scripted.New(scripted.Config{
 			ID: id, Name: a.GetName(), Description: a.GetDescription(), Skills: a.GetSkills(),
 			InputModes: a.GetInputModes(), OutputModes: a.GetOutputModes(),
-			Steps: a.GetScripted().GetSteps(), Members: b.Registry,
+			Steps: a.GetScripted().GetSteps(), Calls: a.GetScripted().GetCalls(), Members: b.Registry,
 		})
 	case a.GetGrpc() != nil:
 		return b.grpc(id, a)

@@ -84,7 +84,7 @@ func (b *builder) newModel(name string, m *teamv1.ModelConfig, settings *teamv1.
 	}
 	switch m.GetProvider() {
 	case "scripted":
-		return scripted.New(scripted.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name], Price: m.GetPrice(), Accepts: m.GetAccepts()})
+		return scripted.New(scripted.Config{Name: cmp.Or(m.GetName(), name), Script: b.Definition.Scripts[name], Price: m.GetPrice(), Accepts: m.GetAccepts(), Used: b.used})
 	case "openai":
 		return openai.New(c)
 	case "anthropic":

@@ -163,6 +163,9 @@ func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 	if abs, err := filepath.Abs(c.Dir); err == nil {
 		c.Dir = abs
 	}
+	if s := b.Definition.ToolScripts[name]; s != nil {
+		playTools(&c, s)
+	}
 	if e := m.GetElicit(); e != nil {
 		c.Elicit = &mcp.Elicit{
 			Approvers: agent.Approvers{Roles: e.GetRoles(), Expires: e.GetExpires().AsDuration()}, KeepOpen: e.GetKeepOpen().AsDuration(),

@@ -43,6 +43,8 @@ type Config struct {
 	// Schemas holds the JSON Schemas that guardrails and agents refer to, by the file name they
 	// use.
 	Schemas map[string]*guard.Schema
+	// ToolScripts holds the scripts that replace MCP servers, by name. Only stand-ins are.
+	ToolScripts map[string]*teamv1.ToolScript
 
 	dir         string
 	scripts     map[string][]byte        // the sources of Scripts

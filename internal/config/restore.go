@@ -26,7 +26,7 @@ func (c *Config) Restore(body []byte) (*Config, error) {
 		return nil, ErrNewer
 	}
 	r := &restorer{from: c, to: &Config{
-		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, Schemas: map[string]*guard.Schema{},
+		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, Schemas: map[string]*guard.Schema{}, ToolScripts: c.ToolScripts,
 		restored: map[string]bool{}, accounts: d.GetAccounts(), dir: c.dir, files: c.files, secrets: c.secrets, scripts: d.GetScripts(), schemas: d.GetSchemas(),
 	}}
 	for _, file := range sorted(r.to.schemas) {

@@ -5,19 +5,27 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 )
 
-// StandIns replaces models and remote agents, so that teams run without a model, a network or a
+// StandIns replaces models, tools and remote agents, so that teams run without a model, a network or a
 // key. Models and remote agents without a replacement exist by name only; Config.Absent returns
 // them. Of the settings under server, only default_agent applies.
 type StandIns struct {
-	// Models holds scripts that replace models, by model name.
+	// Models holds scripts that replace models, by model name; AllModels replaces those that are not in it.
 	Models map[string]Script
 	// Agents holds definitions of scripted agents that replace agents, by id.
 	Agents map[string]*yaml.Node
+	// Tools holds scripts that replace MCP servers, by name.
+	Tools map[string]*teamv1.ToolScript
+	// RealModels leaves the models as they are. Tools without a replacement are then absent as well.
+	RealModels bool
 }
+
+// AllModels is the key, in StandIns.Models, of the script of all models that have none of their own.
+const AllModels = "*"
 
 // Script is a script of a scripted model, with its source.
 type Script struct {
@@ -27,8 +35,9 @@ type Script struct {
 
 // standIns records what was replaced in a configuration.
 type standIns struct {
-	played map[string]Script // by model
-	absent map[string]bool   // ids of agents and modelKeys of models that have no replacement
+	played map[string]Script             // by model
+	tools  map[string]*teamv1.ToolScript // by tool, without those that are started
+	absent map[string]bool               // ids of agents, modelKeys of models and toolKeys of tools that have no replacement
 }
 
 // noScript is the script of models without a replacement. It matches no agent.
@@ -36,19 +45,19 @@ const noScript = "agents: {nobody: [{text: none}]}"
 
 // standIn replaces models and agents, before anything is checked.
 func standIn(root *yaml.Node, s *StandIns) standIns {
-	in := standIns{played: map[string]Script{}, absent: map[string]bool{}}
+	in := standIns{played: map[string]Script{}, tools: map[string]*teamv1.ToolScript{}, absent: map[string]bool{}}
 	if s == nil {
 		return in
 	}
 	if server := source.Value(root, "server"); server != nil {
 		keep(server, "default_agent")
 	}
-	eachOf(root, "tools", func(_ string, n *yaml.Node) {
-		if mcp := source.Value(n, "mcp"); mcp != nil && mcp.Kind == yaml.MappingNode {
-			remove(mcp, "bearer") // the tool is never called
+	eachOf(root, "tools", func(name string, n *yaml.Node) { in.tool(s, name, n) })
+	eachOf(root, "models", func(name string, n *yaml.Node) {
+		if !s.RealModels {
+			in.model(s, name, n)
 		}
 	})
-	eachOf(root, "models", func(name string, n *yaml.Node) { in.model(s, name, n) })
 	eachOf(root, "agents", func(id string, n *yaml.Node) {
 		steps, replaced := s.Agents[id]
 		switch {
@@ -65,8 +74,28 @@ func standIn(root *yaml.Node, s *StandIns) standIns {
 	return in
 }
 
+// tool notes whether a tool is absent. One that is never called needs no credentials.
+func (in *standIns) tool(s *StandIns, name string, n *yaml.Node) {
+	mcp := source.Value(n, "mcp")
+	script := s.Tools[name]
+	if script.GetStart() || mcp == nil || mcp.Kind != yaml.MappingNode {
+		return
+	}
+	if script != nil {
+		in.tools[name] = script
+	}
+	url := source.Value(mcp, "url") != nil
+	in.absent[toolKey(name)] = script == nil && (url || s.RealModels)
+	if script != nil || url {
+		remove(mcp, "bearer", "oauth", "headers", "env")
+	}
+}
+
 func (in *standIns) model(s *StandIns, name string, n *yaml.Node) {
 	script, replaced := s.Models[name]
+	if all, ok := s.Models[AllModels]; ok && !replaced {
+		script, replaced = all, true
+	}
 	provider := source.Value(n, "provider")
 	switch {
 	case replaced:
@@ -91,8 +120,9 @@ func (in *standIns) model(s *StandIns, name string, n *yaml.Node) {
 	}
 }
 
-// playStandIns gives replaced models their scripts. Their prices stay as configured.
+// playStandIns gives replaced models and tools their scripts. The prices of models stay as configured.
 func (c *Config) playStandIns() {
+	c.ToolScripts = c.tools
 	for name, s := range c.played {
 		m := c.Server.GetModels()[name]
 		m.Provider, m.File, m.ApiKey, m.BaseUrl = "scripted", "stand-in", "", ""
@@ -100,15 +130,16 @@ func (c *Config) playStandIns() {
 	}
 }
 
-// modelKey returns the key of a model in standIns.absent.
+// modelKey returns the key of a model in standIns.absent, toolKey that of a tool.
 func modelKey(name string) string { return "model " + name }
+func toolKey(name string) string  { return "tool " + name }
 
 // Absent returns what an agent or team reaches outside of the process and that has no replacement:
 // models by name, agents by id and tools by name, each sorted.
 func (c *Config) Absent(id string) (models, agents, tools []string) {
 	d := c.closure(id).GetConfig()
 	for name := range d.GetTools() {
-		if c.Server.GetTools()[name].GetMcp().GetUrl() != "" {
+		if c.absent[toolKey(name)] {
 			tools = append(tools, name)
 		}
 	}

@@ -9,21 +9,26 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/config/source"
 )
 
-// known reports replacements for models and agents that the configuration does not define.
-func (r *reader) known(path []any, models map[string]*teamv1.ModelScript, agents map[string]*teamv1.ScriptedAgent) {
+// known reports replacements for models, agents and tools that the configuration does not define.
+func (r *reader) known(path []any, of replacing) {
 	server := r.loaded.Server
-	for _, name := range sorted(models) {
-		if all := sorted(server.GetModels()); !slices.Contains(all, name) {
-			r.KeyFault(fmt.Sprintf("%s has no model %q", r.loaded.File, name), source.Suggest(name, all), slices.Concat(path, []any{"models", name})...)
-		}
-	}
-	for _, id := range sorted(agents) {
-		if all := sorted(server.GetAgents()); !slices.Contains(all, id) {
-			r.KeyFault(fmt.Sprintf("%s has no agent %q", r.loaded.File, id), source.Suggest(id, all), slices.Concat(path, []any{"agents", id})...)
+	for _, kind := range []struct {
+		section, word string
+		names, all    []string
+	}{
+		{"models", "model", sorted(of.GetModels()), append(sorted(server.GetModels()), config.AllModels)},
+		{"agents", "agent", sorted(of.GetAgents()), sorted(server.GetAgents())},
+		{"tools", "tool", sorted(of.GetTools()), sorted(server.GetTools())},
+	} {
+		for _, name := range kind.names {
+			if !slices.Contains(kind.all, name) {
+				r.KeyFault(fmt.Sprintf("%s has no %s %q", r.loaded.File, kind.word, name), source.Suggest(name, kind.all), slices.Concat(path, []any{kind.section, name})...)
+			}
 		}
 	}
 }
@@ -56,7 +61,11 @@ func (r *reader) check(s *Scenario) {
 		r.Fault(fmt.Sprintf("%q uses agent %q, which is on another server", s.Team, id), "add agents: {"+id+": {steps: [{text: what it says}]}}", s.path...)
 	}
 	for _, name := range tools {
-		r.Fault(fmt.Sprintf("%q uses tool %q, which is called over the network", s.Team, name), "test a team without it, or start it as a program: mcp: {command: [...]}", s.path...)
+		problem := fmt.Sprintf("%q uses tool %q, which is called over the network", s.Team, name)
+		if r.real {
+			problem = fmt.Sprintf("%q uses tool %q, which has no script; a real model could call it", s.Team, name)
+		}
+		r.Fault(problem, "add tools: {"+name+": {calls: [{name: FUNCTION, text: its result}]}}, or {start: true} to call it for real", s.path...)
 	}
 	for i := range s.turns {
 		c := &checks{reader: r, turn: &s.turns[i], scenario: s}

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
@@ -24,8 +26,11 @@ import (
 // fileSuffix is the suffix of the names of test files.
 const fileSuffix = "_test.yaml"
 
-// defaultTimeout is the time limit of a scenario that sets none.
-const defaultTimeout = 30 * time.Second
+// defaultTimeout is the time limit of a scenario that sets none, realTimeout that of one with real models.
+const (
+	defaultTimeout = 30 * time.Second
+	realTimeout    = 5 * time.Minute
+)
 
 // File is a valid test file.
 type File struct {
@@ -51,12 +56,14 @@ type Scenario struct {
 	turns   []turn
 	path    []any
 	inputs  map[string]*structpb.Value
+	real    bool // models are called
 }
 
 // turn is a message of the conversation with the expected results.
 type turn struct {
 	*teamv1.ScenarioTurn
-	path []any // path of the entry that contains send and want
+	path  []any // path of the entry that contains send and want
+	parts []*a2av1.Part
 }
 
 // want returns the path of a key of the expectation.
@@ -67,13 +74,16 @@ type Loader = config.Loader
 
 // Load reads a test file and the configuration that it tests. If the file, its scripts or the
 // configuration are invalid, the error is source.Faults and holds all faults.
-func Load(l Loader, path string) (*File, error) {
+func Load(l Loader, path string) (*File, error) { return load(l, path, false) }
+
+// load is Load; with realModels, the models of the configuration are called instead of their scripts.
+func load(l Loader, path string, realModels bool) (*File, error) {
 	var m teamv1.ScenarioFile
 	doc, err := l.Read(path, &m)
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{loader: l, Document: doc, message: &m, file: &File{Path: path, doc: doc}}
+	r := &reader{loader: l, Document: doc, message: &m, file: &File{Path: path, doc: doc}, real: realModels}
 	if err := r.read(); err != nil && !errors.Is(err, errFaults) {
 		return nil, err
 	}
@@ -94,11 +104,12 @@ type reader struct {
 	file    *File
 	faults  source.Faults // faults of scripts and of the configuration
 	loaded  *config.Config
+	real    bool // models are called
 }
 
 // read reads the configuration and the scenarios.
 func (r *reader) read() error {
-	common, err := r.standIns(nil, nil, r.message.GetModels(), r.message.GetAgents())
+	common, err := r.standIns(nil, nil, r.message)
 	if err != nil {
 		return err
 	}
@@ -107,7 +118,7 @@ func (r *reader) read() error {
 		return err
 	}
 	r.loaded = def
-	r.known(nil, r.message.GetModels(), r.message.GetAgents())
+	r.known(nil, r.message)
 	for i, s := range r.message.GetScenarios() {
 		if err := r.scenario([]any{"scenarios", i}, s, def, common); err != nil && !errors.Is(err, errFaults) {
 			return err
@@ -118,10 +129,9 @@ func (r *reader) read() error {
 
 // scenario adds a scenario to the file.
 func (r *reader) scenario(path []any, s *teamv1.Scenario, def *config.Config, common *config.StandIns) error {
-	own := len(s.GetModels())+len(s.GetAgents()) > 0
-	if own {
-		r.known(path, s.GetModels(), s.GetAgents())
-		in, err := r.standIns(path, common, s.GetModels(), s.GetAgents())
+	if len(s.GetModels())+len(s.GetAgents())+len(s.GetTools()) > 0 {
+		r.known(path, s)
+		in, err := r.standIns(path, common, s)
 		if err != nil {
 			return err
 		}
@@ -130,15 +140,21 @@ func (r *reader) scenario(path []any, s *teamv1.Scenario, def *config.Config, co
 		}
 	}
 	sc := &Scenario{
-		File: r.file, Name: s.GetName(), Team: cmp.Or(s.GetTeam(), r.message.GetTeam(), defaultTeam(def)), Line: r.Line(path...), def: def, path: path, inputs: s.GetInputs().GetFields(),
+		File: r.file, Name: s.GetName(), Team: cmp.Or(s.GetTeam(), r.message.GetTeam(), defaultTeam(def)), Line: r.Line(path...), def: def, path: path, inputs: s.GetInputs().GetFields(), real: r.real,
 		timeout: cmp.Or(s.GetTimeout().AsDuration(), r.message.GetTimeout().AsDuration(), defaultTimeout),
 	}
-	sc.turns = []turn{{&teamv1.ScenarioTurn{Send: s.GetSend(), Answers: s.GetAnswers(), Want: s.GetWant()}, path}}
+	if r.real && s.GetTimeout() == nil && r.message.GetTimeout() == nil {
+		sc.timeout = realTimeout
+	}
+	sc.turns = []turn{{ScenarioTurn: &teamv1.ScenarioTurn{Send: s.GetSend(), Parts: s.GetParts(), Answers: s.GetAnswers(), Want: s.GetWant()}, path: path}}
 	if len(s.GetTurns()) > 0 {
 		sc.turns = nil
 		for i, t := range s.GetTurns() {
-			sc.turns = append(sc.turns, turn{t, slices.Concat(path, []any{"turns", i})})
+			sc.turns = append(sc.turns, turn{ScenarioTurn: t, path: slices.Concat(path, []any{"turns", i})})
 		}
+	}
+	for i := range sc.turns {
+		sc.turns[i].parts = r.parts(sc.turns[i].GetParts(), slices.Concat(sc.turns[i].path, []any{"parts"}))
 	}
 	r.check(sc)
 	r.file.Scenarios = append(r.file.Scenarios, sc)
@@ -177,7 +193,9 @@ func (r *reader) load(s *config.StandIns) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	shortenBackoff(def.Server)
+	if !r.real {
+		shortenBackoff(def.Server)
+	}
 	return def, nil
 }
 
@@ -192,25 +210,53 @@ func (r *reader) config() string {
 	return r.Path("team.yaml")
 }
 
-// standIns returns the stand-ins for models and agents: those of common, overridden by those given.
-func (r *reader) standIns(path []any, common *config.StandIns, models map[string]*teamv1.ModelScript, agents map[string]*teamv1.ScriptedAgent) (*config.StandIns, error) {
-	s := &config.StandIns{Models: map[string]config.Script{}, Agents: map[string]*yaml.Node{}}
+// replacing is a part of a test file that replaces models, agents and tools.
+type replacing interface {
+	GetModels() map[string]*teamv1.ModelScript
+	GetAgents() map[string]*teamv1.ScriptedAgent
+	GetTools() map[string]*teamv1.ToolScript
+}
+
+// standIns returns the stand-ins of a part of the file at path: those of common, overridden by its own.
+func (r *reader) standIns(path []any, common *config.StandIns, of replacing) (*config.StandIns, error) {
+	s := &config.StandIns{Models: map[string]config.Script{}, Agents: map[string]*yaml.Node{}, Tools: map[string]*teamv1.ToolScript{}, RealModels: r.real}
 	if common != nil {
 		maps.Copy(s.Models, common.Models)
 		maps.Copy(s.Agents, common.Agents)
+		maps.Copy(s.Tools, common.Tools)
+	}
+	maps.Copy(s.Tools, of.GetTools())
+	for _, name := range sorted(of.GetTools()) {
+		for i, call := range of.GetTools()[name].GetCalls() {
+			r.parts(call.GetFiles(), slices.Concat(path, []any{"tools", name, "calls", i, "files"}))
+		}
 	}
 	var err error
-	for _, name := range sorted(models) {
-		script, ok := r.script(models[name], slices.Concat(path, []any{"models", name}))
+	for _, name := range sorted(of.GetModels()) {
+		script, ok := r.script(of.GetModels()[name], slices.Concat(path, []any{"models", name}))
 		if !ok {
 			err = errFaults
 		}
 		s.Models[name] = script
 	}
-	for id := range agents {
+	for id := range of.GetAgents() {
 		s.Agents[id] = r.Node(slices.Concat(path, []any{"agents", id})...)
 	}
 	return s, err
+}
+
+// parts returns parts of messages in the JSON form of A2A. Faults are recorded.
+func (r *reader) parts(list []*structpb.Struct, path []any) (parts []*a2av1.Part) {
+	for i, s := range list {
+		part := &a2av1.Part{}
+		data, err := s.MarshalJSON()
+		if err != nil || protojson.Unmarshal(data, part) != nil || part.GetContent() == nil {
+			r.Fault("this is not a part of A2A", "for example {text: Hello}, {data: {n: 1}} or {raw: aGVsbG8=, mediaType: text/plain}", append(path[:len(path):len(path)], i)...)
+			continue
+		}
+		parts = append(parts, part)
+	}
+	return parts
 }
 
 // script reads a script from a file, or from the test file itself.

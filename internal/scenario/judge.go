@@ -141,39 +141,13 @@ func (j *judge) stopped() string {
 
 // order checks which members worked, in which order, and which rules and steps applied.
 func (j *judge) order(w *teamv1.Expectation) {
-	var top, all, ran, skipped, failed []*work
-	for _, k := range j.works {
-		if k.ran() {
-			all = append(all, k)
-		}
-		if o := k.End.GetOutcome(); k.ran() && o != teamv1.Outcome_OUTCOME_SUCCEEDED && o != teamv1.Outcome_OUTCOME_EMPTY && o != teamv1.Outcome_OUTCOME_UNSPECIFIED {
-			failed = append(failed, k)
-		}
-		switch {
-		case !k.top():
-		case k.ran():
-			top = append(top, k)
-			if k.Step.GetName() != "" {
-				ran = append(ran, k)
-			}
-		case k.Step.GetRefusal().GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
-			skipped = append(skipped, k)
-		}
-	}
-	path := func(k *work) string { return k.path }
-	name := func(k *work) string { return k.Step.GetName() }
-	j.worked("members", w.GetMembers(), top, path)
-	j.worked("agents", w.GetAgents(), all, path)
-	j.worked("steps", w.GetSteps(), ran, name)
-	j.worked("skipped", w.GetSkipped(), skipped, name)
-	j.worked("failed", w.GetFailed(), failed, path)
-	var rules []string
-	var by []*decision
-	for _, d := range j.decisions {
-		if d.GetRule() != "" {
-			rules, by = append(rules, d.GetRule()), append(by, d)
-		}
-	}
+	l := j.lists()
+	j.worked("members", w.GetMembers(), l.top, pathOf)
+	j.worked("agents", w.GetAgents(), l.all, pathOf)
+	j.worked("steps", w.GetSteps(), l.steps, stepOf)
+	j.worked("skipped", w.GetSkipped(), l.skipped, stepOf)
+	j.worked("failed", w.GetFailed(), l.failed, pathOf)
+	rules, by := j.ruled()
 	j.list("rules", w.GetRules(), rules, func(i int) string {
 		if i < len(by) {
 			return j.reason(by[i], "")
@@ -184,11 +158,7 @@ func (j *judge) order(w *teamv1.Expectation) {
 
 // worked checks a list of the steps of agents; word returns the name of a step in the list.
 func (j *judge) worked(key string, want []string, got []*work, word func(*work) string) {
-	words := make([]string, len(got))
-	for i, k := range got {
-		words[i] = word(k)
-	}
-	j.list(key, want, words, func(i int) string {
+	j.list(key, want, namesOf(got, word), func(i int) string {
 		switch {
 		case i >= len(got):
 			return j.ending()

@@ -95,6 +95,10 @@ func (p *play) turns(ctx context.Context) error {
 // turn sends a message and answers the questions of the run, as long as there are answers.
 func (p *play) turn(ctx context.Context, j *judge) error {
 	req := &teamv1.ProcessRequest{AgentId: p.Team, ContextId: p.conversation, Message: agent.UserMessage(uuid.NewString(), j.turn.GetSend())}
+	if j.turn.GetSend() == "" {
+		req.Message.Parts = nil
+	}
+	req.Message.Parts = append(req.GetMessage().GetParts(), j.turn.parts...)
 	if len(p.inputs) > 0 {
 		req.Message.Parts = append(req.GetMessage().GetParts(), inputs.Part(p.inputs))
 	}

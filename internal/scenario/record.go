@@ -138,6 +138,56 @@ func (w *work) ran() bool { return w.Step.GetRefusal() == nil }
 // top reports whether the work was given by the team itself rather than by a member.
 func (w *work) top() bool { return w.by != nil }
 
+// lists are the works of members that expectations list: those of the first level and of all levels that ran, those
+// of the first level that are steps of a workflow, those that were skipped, and those that did not succeed.
+type lists struct{ top, all, steps, skipped, failed []*work }
+
+// lists returns the works that expectations list.
+func (r *record) lists() (l lists) {
+	for _, k := range r.works {
+		if k.ran() {
+			l.all = append(l.all, k)
+		}
+		if o := k.End.GetOutcome(); k.ran() && o != teamv1.Outcome_OUTCOME_SUCCEEDED && o != teamv1.Outcome_OUTCOME_EMPTY && o != teamv1.Outcome_OUTCOME_UNSPECIFIED {
+			l.failed = append(l.failed, k)
+		}
+		switch {
+		case !k.top():
+		case k.ran():
+			l.top = append(l.top, k)
+			if k.Step.GetName() != "" {
+				l.steps = append(l.steps, k)
+			}
+		case k.Step.GetRefusal().GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
+			l.skipped = append(l.skipped, k)
+		}
+	}
+	return l
+}
+
+// pathOf and stepOf return the names of works in lists.
+func pathOf(k *work) string { return k.path }
+func stepOf(k *work) string { return k.Step.GetName() }
+
+// namesOf returns the names of works.
+func namesOf(works []*work, word func(*work) string) []string {
+	list := make([]string, len(works))
+	for i, k := range works {
+		list[i] = word(k)
+	}
+	return list
+}
+
+// ruled returns the rules that decided, and their decisions.
+func (r *record) ruled() (rules []string, by []*decision) {
+	for _, d := range r.decisions {
+		if d.GetRule() != "" {
+			rules, by = append(rules, d.GetRule()), append(by, d)
+		}
+	}
+	return rules, by
+}
+
 // last returns the last work of an agent, or nil.
 func (r *record) last(path string) *work {
 	var found *work

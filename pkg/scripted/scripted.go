@@ -3,6 +3,7 @@
 package scripted
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -40,9 +42,12 @@ type Config struct {
 	// Skills are the skills of the agent.
 	Skills []*teamv1.Skill
 	// Steps are performed in order on every call. The reply consists of the texts of text, echo and
-	// call steps, one per line; without any it is the last answer of a person, or else the input.
-	// Required.
+	// call steps, one per line, and of part steps; without any it is the last answer of a person, or else the
+	// input. Required, unless there are Calls.
 	Steps []*teamv1.ScriptedStep
+	// Calls are the steps of calls that differ. A call gets the first that matches its input and that no other
+	// call has got, else the last one that matches.
+	Calls []*teamv1.ScriptedCall
 	// Members finds the agents that call steps name. Required if there is such a step.
 	Members Members
 }
@@ -56,13 +61,15 @@ const maxFailing = 10_000
 // Agent performs its steps. It is safe for concurrent use.
 //
 // Failures are counted in memory by the key of the call: after a restart, a step `fail: k` fails k
-// times again.
+// times again. In the same way, Calls are assigned anew after a restart.
 type Agent struct {
 	cfg  Config
 	info *teamv1.AgentInfo
 
 	mu       sync.Mutex
 	failures map[string]int32 // failures so far, by key of the call and step; guarded by mu
+	assigned map[string]int   // indexes of Config.Calls, by key of the call; guarded by mu
+	taken    map[int]bool     // indexes that a call has got; guarded by mu
 }
 
 // caller is an Agent that calls others and therefore implements agent.Composite.
@@ -75,10 +82,10 @@ func (c caller) Members() []string { return c.calls() }
 
 // New returns a scripted agent. The error names the first fault.
 func New(cfg Config) (agent.Agent, error) {
-	if len(cfg.Steps) == 0 {
+	if len(cfg.Steps)+len(cfg.Calls) == 0 {
 		return nil, invalid("agent %q has no steps", cfg.ID)
 	}
-	for i, s := range cfg.Steps {
+	for i, s := range cfg.steps() {
 		if s.GetDo() == nil {
 			return nil, invalid("agent %q: steps[%d] is empty", cfg.ID, i)
 		}
@@ -86,7 +93,7 @@ func New(cfg Config) (agent.Agent, error) {
 	if cfg.Name == "" {
 		cfg.Name = cfg.ID
 	}
-	a := &Agent{cfg: cfg, info: infoOf(cfg), failures: map[string]int32{}}
+	a := &Agent{cfg: cfg, info: infoOf(cfg), failures: map[string]int32{}, assigned: map[string]int{}, taken: map[int]bool{}}
 	if len(a.calls()) == 0 {
 		return a, nil
 	}
@@ -94,6 +101,52 @@ func New(cfg Config) (agent.Agent, error) {
 		return nil, invalid("agent %q calls other agents, so Members is required", cfg.ID)
 	}
 	return caller{a}, nil
+}
+
+// steps returns the steps of all calls.
+func (c *Config) steps() []*teamv1.ScriptedStep {
+	all := slices.Clone(c.Steps)
+	for _, call := range c.Calls {
+		all = append(all, call.GetSteps()...)
+	}
+	return all
+}
+
+// stepsFor returns the steps of a call, which are the same whenever the call is continued. It returns nil if
+// none of Config.Calls matches.
+func (a *Agent) stepsFor(req *teamv1.ProcessRequest) []*teamv1.ScriptedStep {
+	if len(a.cfg.Calls) == 0 {
+		return a.cfg.Steps
+	}
+	input := agent.Text(req.GetMessage())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := keyOf(req)
+	if i, known := a.assigned[key]; known {
+		return a.cfg.Calls[i].GetSteps()
+	}
+	last := -1
+	for i, c := range a.cfg.Calls {
+		if !strings.Contains(input, c.GetGiven()) {
+			continue
+		}
+		if last = i; !a.taken[i] {
+			break
+		}
+	}
+	if last < 0 {
+		return nil
+	}
+	if len(a.assigned) >= maxFailing {
+		clear(a.assigned)
+	}
+	a.assigned[key], a.taken[last] = last, true
+	return a.cfg.Calls[last].GetSteps()
+}
+
+// keyOf returns the key of a call.
+func keyOf(req *teamv1.ProcessRequest) string {
+	return cmp.Or(req.GetKey(), req.GetMessage().GetMessageId())
 }
 
 func invalid(format string, args ...any) error {
@@ -113,7 +166,7 @@ func infoOf(cfg Config) *teamv1.AgentInfo {
 
 func (a *Agent) calls() []string {
 	var ids []string
-	for _, s := range a.cfg.Steps {
+	for _, s := range a.cfg.steps() {
 		if id := s.GetCall(); id != "" && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
@@ -134,7 +187,12 @@ func (a *Agent) HealthCheck(context.Context) (*teamv1.Health, error) { return ag
 func (a *Agent) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.Seq2[*teamv1.Event, error] {
 	return func(yield func(*teamv1.Event, error) bool) {
 		p := &play{agent: a, run: agent.From(ctx), req: req, yield: yield}
-		for i, step := range a.cfg.Steps {
+		steps := a.stepsFor(req)
+		if steps == nil {
+			yield(nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "no call of the script of agent %q is given %q; add one", a.cfg.ID, agent.Excerpt(agent.Text(req.GetMessage()), 200)))
+			return
+		}
+		for i, step := range steps {
 			if ctx.Err() != nil {
 				yield(nil, context.Cause(ctx))
 				return
@@ -157,7 +215,8 @@ type play struct {
 	req    *teamv1.ProcessRequest
 	yield  func(*teamv1.Event, error) bool
 	texts  []string
-	length int // of all texts, in bytes
+	parts  []*a2av1.Part // of part steps
+	length int           // of all texts, in bytes
 	answer string
 	chunks int
 	asked  int64         // number of ask steps so far
@@ -189,8 +248,26 @@ func (p *play) do(ctx context.Context, i int, step *teamv1.ScriptedStep) (more b
 			return false, err
 		}
 		return true, p.say(text)
+	case *teamv1.ScriptedStep_Error:
+		return false, &agent.Error{Code: agent.CodeFailedPrecondition, Reason: s.Error.GetReason(), Message: s.Error.GetMessage(), Fresh: true}
+	case *teamv1.ScriptedStep_Part:
+		return true, p.add(s.Part)
 	}
 	return true, nil
+}
+
+// add adds a part to the answer.
+func (p *play) add(s *structpb.Struct) error {
+	part := &a2av1.Part{}
+	data, err := s.MarshalJSON()
+	if err == nil {
+		err = protojson.Unmarshal(data, part)
+	}
+	if err != nil || part.GetContent() == nil {
+		return invalid("a part of agent %q is not a part of A2A; for example {data: {n: 1}}", p.agent.cfg.ID)
+	}
+	p.parts = append(p.parts, part)
+	return nil
 }
 
 // fill replaces {{input}} and {{answer}} in a text. The error is that of a text that would become too long.
@@ -217,11 +294,7 @@ func (p *play) say(text string) error {
 
 // fail fails the first attempts of a call.
 func (p *play) fail(i int, times int32) error {
-	key := p.req.GetKey()
-	if key == "" {
-		key = p.req.GetMessage().GetMessageId()
-	}
-	n, failing := p.agent.count(fmt.Sprintf("%s/%d", key, i), times)
+	n, failing := p.agent.count(fmt.Sprintf("%s/%d", keyOf(p.req), i), times)
 	if !failing {
 		return nil
 	}
@@ -385,7 +458,7 @@ func (p *play) replied(i int) (string, bool) {
 func (p *play) reply() {
 	text := strings.Join(p.texts, "\n")
 	switch {
-	case len(p.texts) > 0:
+	case len(p.texts)+len(p.parts) > 0:
 	case p.asked > 0:
 		text = p.answer
 	default:
@@ -399,6 +472,10 @@ func (p *play) reply() {
 		}
 	}
 	m := agent.NewMessage(text)
+	if text == "" && len(p.parts) > 0 {
+		m.Parts = nil
+	}
+	m.Parts = append(m.Parts, p.parts...)
 	m.MessageId = p.run.ID(p.req.GetScope(), "reply", 1)
 	p.yield(agent.ReplyEvent(p.req, &teamv1.Reply{Result: &teamv1.Reply_Message{Message: m}, Spent: p.spent}), nil)
 }

@@ -303,7 +303,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26, 0}
 }
 
 // Value is the word in the file.
@@ -364,7 +364,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
 }
 
 // Value is the word in the file.
@@ -421,7 +421,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43, 0}
 }
 
 // Value is the word in the file.
@@ -478,7 +478,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
 }
 
 // Value is the word in the file.
@@ -535,7 +535,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
 }
 
 // Value is the word in the file.
@@ -588,7 +588,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53, 0}
 }
 
 // Value is the word in the file.
@@ -641,7 +641,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78, 0}
 }
 
 // Value is the word in the file.
@@ -755,7 +755,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80, 0}
 }
 
 // Value is the word in the file.
@@ -828,7 +828,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{84, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{86, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -2559,7 +2559,10 @@ type ScriptedAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The steps. The reply consists of the texts of text, echo and call, one per line; without any of
 	// these it is the last answer of people, else the input.
-	Steps         []*ScriptedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	Steps []*ScriptedStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	// Or: the steps of its calls, which differ. A call gets the first entry that matches its input and that
+	// no other call has got, else the last one that matches.
+	Calls         []*ScriptedCall `protobuf:"bytes,2,rep,name=calls,proto3" json:"calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2601,6 +2604,68 @@ func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
 	return nil
 }
 
+func (x *ScriptedAgent) GetCalls() []*ScriptedCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+// ScriptedCall is what a scripted agent does in one call.
+type ScriptedCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Text that the input must contain; unset matches any.
+	Given string `protobuf:"bytes,1,opt,name=given,proto3" json:"given,omitempty"`
+	// The steps.
+	Steps         []*ScriptedStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScriptedCall) Reset() {
+	*x = ScriptedCall{}
+	mi := &file_team_v1_config_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScriptedCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScriptedCall) ProtoMessage() {}
+
+func (x *ScriptedCall) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScriptedCall.ProtoReflect.Descriptor instead.
+func (*ScriptedCall) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ScriptedCall) GetGiven() string {
+	if x != nil {
+		return x.Given
+	}
+	return ""
+}
+
+func (x *ScriptedCall) GetSteps() []*ScriptedStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
 // ScriptedStep is one step of a scripted agent: exactly one of its fields.
 type ScriptedStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2616,6 +2681,8 @@ type ScriptedStep struct {
 	//	*ScriptedStep_Echo
 	//	*ScriptedStep_Text
 	//	*ScriptedStep_Progress
+	//	*ScriptedStep_Error
+	//	*ScriptedStep_Part
 	Do            isScriptedStep_Do `protobuf_oneof:"do"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2623,7 +2690,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2635,7 +2702,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2648,7 +2715,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -2730,6 +2797,24 @@ func (x *ScriptedStep) GetProgress() string {
 	return ""
 }
 
+func (x *ScriptedStep) GetError() *ScriptedError {
+	if x != nil {
+		if x, ok := x.Do.(*ScriptedStep_Error); ok {
+			return x.Error
+		}
+	}
+	return nil
+}
+
+func (x *ScriptedStep) GetPart() *structpb.Struct {
+	if x != nil {
+		if x, ok := x.Do.(*ScriptedStep_Part); ok {
+			return x.Part
+		}
+	}
+	return nil
+}
+
 type isScriptedStep_Do interface {
 	isScriptedStep_Do()
 }
@@ -2775,6 +2860,17 @@ type ScriptedStep_Progress struct {
 	Progress string `protobuf:"bytes,8,opt,name=progress,proto3,oneof"`
 }
 
+type ScriptedStep_Error struct {
+	// Fails the call with this error.
+	Error *ScriptedError `protobuf:"bytes,9,opt,name=error,proto3,oneof"`
+}
+
+type ScriptedStep_Part struct {
+	// Adds a part to the reply, in the JSON form of A2A, such as {data: {n: 1}}. Placeholders are not
+	// replaced.
+	Part *structpb.Struct `protobuf:"bytes,10,opt,name=part,proto3,oneof"`
+}
+
 func (*ScriptedStep_DelayMs) isScriptedStep_Do() {}
 
 func (*ScriptedStep_Fail) isScriptedStep_Do() {}
@@ -2790,6 +2886,65 @@ func (*ScriptedStep_Echo) isScriptedStep_Do() {}
 func (*ScriptedStep_Text) isScriptedStep_Do() {}
 
 func (*ScriptedStep_Progress) isScriptedStep_Do() {}
+
+func (*ScriptedStep_Error) isScriptedStep_Do() {}
+
+func (*ScriptedStep_Part) isScriptedStep_Do() {}
+
+// ScriptedError is the error with which a scripted agent fails.
+type ScriptedError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Reason, such as UNAVAILABLE. Required.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Message for the caller.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScriptedError) Reset() {
+	*x = ScriptedError{}
+	mi := &file_team_v1_config_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScriptedError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScriptedError) ProtoMessage() {}
+
+func (x *ScriptedError) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScriptedError.ProtoReflect.Descriptor instead.
+func (*ScriptedError) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ScriptedError) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ScriptedError) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
 
 // GrpcAgent is an agent that implements team.v1.AgentService.
 type GrpcAgent struct {
@@ -2814,7 +2969,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2826,7 +2981,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2839,7 +2994,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -2910,7 +3065,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3077,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3090,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -2996,7 +3151,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3008,7 +3163,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3021,7 +3176,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -3041,7 +3196,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3208,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3221,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -3110,7 +3265,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3277,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3290,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -3172,7 +3327,7 @@ type OAuthClient struct {
 
 func (x *OAuthClient) Reset() {
 	*x = OAuthClient{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3339,7 @@ func (x *OAuthClient) String() string {
 func (*OAuthClient) ProtoMessage() {}
 
 func (x *OAuthClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3352,7 @@ func (x *OAuthClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OAuthClient.ProtoReflect.Descriptor instead.
 func (*OAuthClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OAuthClient) GetTokenUrl() string {
@@ -3304,7 +3459,7 @@ type TeamConfig struct {
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3471,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3484,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -3526,7 +3681,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3693,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3706,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -3599,7 +3754,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3766,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3779,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3707,7 +3862,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +3874,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +3887,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -3879,7 +4034,7 @@ type OutputConfig struct {
 
 func (x *OutputConfig) Reset() {
 	*x = OutputConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4046,7 @@ func (x *OutputConfig) String() string {
 func (*OutputConfig) ProtoMessage() {}
 
 func (x *OutputConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4059,7 @@ func (x *OutputConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputConfig.ProtoReflect.Descriptor instead.
 func (*OutputConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *OutputConfig) GetName() string {
@@ -3930,7 +4085,7 @@ type LoopConfig struct {
 
 func (x *LoopConfig) Reset() {
 	*x = LoopConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3942,7 +4097,7 @@ func (x *LoopConfig) String() string {
 func (*LoopConfig) ProtoMessage() {}
 
 func (x *LoopConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3955,7 +4110,7 @@ func (x *LoopConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopConfig.ProtoReflect.Descriptor instead.
 func (*LoopConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *LoopConfig) GetExitWhen() string {
@@ -3988,7 +4143,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4155,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4168,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -4029,7 +4184,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4041,7 +4196,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4054,7 +4209,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -4091,7 +4246,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4258,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4116,7 +4271,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -4167,7 +4322,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4334,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4347,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -4226,7 +4381,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4238,7 +4393,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4251,7 +4406,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -4298,7 +4453,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4465,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4478,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -4375,7 +4530,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4387,7 +4542,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4400,7 +4555,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -4426,7 +4581,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4593,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4606,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -4497,7 +4652,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4509,7 +4664,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4522,7 +4677,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4632,7 +4787,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4644,7 +4799,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +4812,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4673,7 +4828,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4840,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4853,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4731,7 +4886,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4898,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4911,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4811,7 +4966,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4823,7 +4978,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4836,7 +4991,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -4930,7 +5085,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4942,7 +5097,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4955,7 +5110,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -5009,7 +5164,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5021,7 +5176,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5034,7 +5189,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -5050,7 +5205,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5217,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5230,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -5105,7 +5260,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5117,7 +5272,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5130,7 +5285,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -5156,7 +5311,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5168,7 +5323,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5181,7 +5336,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -5199,7 +5354,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5211,7 +5366,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5224,7 +5379,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -5330,7 +5485,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5342,7 +5497,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5355,7 +5510,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -5589,7 +5744,7 @@ type OpenAiDoor struct {
 
 func (x *OpenAiDoor) Reset() {
 	*x = OpenAiDoor{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5601,7 +5756,7 @@ func (x *OpenAiDoor) String() string {
 func (*OpenAiDoor) ProtoMessage() {}
 
 func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5614,7 +5769,7 @@ func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenAiDoor.ProtoReflect.Descriptor instead.
 func (*OpenAiDoor) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OpenAiDoor) GetTitleModel() string {
@@ -5648,7 +5803,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5660,7 +5815,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5673,7 +5828,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5712,7 +5867,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5724,7 +5879,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5737,7 +5892,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5777,7 +5932,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +5944,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +5957,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5835,7 +5990,7 @@ type McpDoor struct {
 
 func (x *McpDoor) Reset() {
 	*x = McpDoor{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5847,7 +6002,7 @@ func (x *McpDoor) String() string {
 func (*McpDoor) ProtoMessage() {}
 
 func (x *McpDoor) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5860,7 +6015,7 @@ func (x *McpDoor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpDoor.ProtoReflect.Descriptor instead.
 func (*McpDoor) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 // TracingSettings say what traces contain, and whose traces requests continue.
@@ -5878,7 +6033,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5890,7 +6045,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5903,7 +6058,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -5932,7 +6087,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6099,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6112,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -5980,7 +6135,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5992,7 +6147,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6005,7 +6160,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -6042,7 +6197,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6054,7 +6209,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6067,7 +6222,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -6114,7 +6269,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6126,7 +6281,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6139,7 +6294,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -6156,7 +6311,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6168,7 +6323,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6181,7 +6336,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -6218,7 +6373,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6385,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6398,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -6326,7 +6481,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6338,7 +6493,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6351,7 +6506,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -6472,7 +6627,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6639,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6497,7 +6652,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6548,7 +6703,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6560,7 +6715,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6573,7 +6728,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6602,7 +6757,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6614,7 +6769,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6627,7 +6782,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6648,7 +6803,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6660,7 +6815,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6673,7 +6828,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6694,7 +6849,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6706,7 +6861,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6719,7 +6874,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6742,7 +6897,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6754,7 +6909,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6767,7 +6922,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6806,7 +6961,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6818,7 +6973,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6831,7 +6986,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Definition) GetId() string {
@@ -6888,7 +7043,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6900,7 +7055,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6913,7 +7068,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -6960,7 +7115,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6972,7 +7127,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6985,7 +7140,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -7018,7 +7173,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7030,7 +7185,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7043,7 +7198,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -7065,7 +7220,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7077,7 +7232,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7090,7 +7245,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -7137,7 +7292,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7149,7 +7304,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7162,7 +7317,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -7197,7 +7352,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7209,7 +7364,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7222,7 +7377,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -7320,7 +7475,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7332,7 +7487,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7345,7 +7500,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -7393,7 +7548,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7405,7 +7560,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7418,7 +7573,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -7469,7 +7624,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7481,7 +7636,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7494,7 +7649,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7555,7 +7710,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[83]
+	mi := &file_team_v1_config_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7567,7 +7722,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[83]
+	mi := &file_team_v1_config_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7580,7 +7735,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7642,7 +7797,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[84]
+	mi := &file_team_v1_config_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7654,7 +7809,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[84]
+	mi := &file_team_v1_config_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7667,7 +7822,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{84}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{86}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7683,7 +7838,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[85]
+	mi := &file_team_v1_config_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7695,7 +7850,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[85]
+	mi := &file_team_v1_config_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7708,7 +7863,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{85}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -8016,10 +8171,16 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\arequire\x18\x04 \x01(\tR\arequire\x12\x16\n" +
 	"\x06schema\x18\x05 \x01(\tR\x06schema\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage:\x91\x02\xbaH\x8d\x02\x1a\x8a\x02\n" +
-	"\x0eguardrail.kind\x12ca guardrail needs exactly one of max_length, deny, require and schema; keep one of them, or add one\x1a\x92\x01this.max_length < 0 || (this.max_length > 0 ? 1 : 0) + (this.deny != '' ? 1 : 0) + (this.require != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\xa9\x01\n" +
-	"\rScriptedAgent\x12\x97\x01\n" +
-	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.ScriptedStepBj\xbaHg\xba\x01d\n" +
-	"\x0escripted.steps\x12Ba scripted agent needs at least one step; for example {echo: true}\x1a\x0esize(this) > 0R\x05steps\"\xce\x06\n" +
+	"\x0eguardrail.kind\x12ca guardrail needs exactly one of max_length, deny, require and schema; keep one of them, or add one\x1a\x92\x01this.max_length < 0 || (this.max_length > 0 ? 1 : 0) + (this.deny != '' ? 1 : 0) + (this.require != '' ? 1 : 0) + (this.schema != '' ? 1 : 0) == 1\"\xed\x02\n" +
+	"\rScriptedAgent\x12+\n" +
+	"\x05steps\x18\x01 \x03(\v2\x15.team.v1.ScriptedStepR\x05steps\x12+\n" +
+	"\x05calls\x18\x02 \x03(\v2\x15.team.v1.ScriptedCallR\x05calls:\x81\x02\xbaH\xfd\x01\x1a\x82\x01\n" +
+	"\x0escripted.steps\x12Ba scripted agent needs at least one step; for example {echo: true}\x1a,size(this.steps) > 0 || size(this.calls) > 0\x1av\n" +
+	"\x0escripted.calls\x124steps and calls cannot be combined; keep one of them\x1a.size(this.steps) == 0 || size(this.calls) == 0\"\xcd\x01\n" +
+	"\fScriptedCall\x12\x14\n" +
+	"\x05given\x18\x01 \x01(\tR\x05given\x12\xa6\x01\n" +
+	"\x05steps\x18\x02 \x03(\v2\x15.team.v1.ScriptedStepBy\xbaHv\xba\x01s\n" +
+	"\x13scripted.call_steps\x12La call of a scripted agent needs at least one step; for example {echo: true}\x1a\x0esize(this) > 0R\x05steps\"\xad\a\n" +
 	"\fScriptedStep\x12~\n" +
 	"\bdelay_ms\x18\x01 \x01(\x05Ba\xbaH^\xba\x01[\n" +
 	"\x11scripted.delay_ms\x12)delay_ms is out of range; use 0 to 600000\x1a\x1bthis >= 0 && this <= 600000H\x00R\adelayMs\x12k\n" +
@@ -8040,8 +8201,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"this != ''H\x00R\x04text\x12f\n" +
 	"\bprogress\x18\b \x01(\tBH\xbaHE\xba\x01B\n" +
 	"\x11scripted.progress\x12!progress is empty; give it a text\x1a\n" +
-	"this != ''H\x00R\bprogressB\v\n" +
-	"\x02do\x12\x05\xbaH\x02\b\x01\"\xcf\x04\n" +
+	"this != ''H\x00R\bprogress\x12.\n" +
+	"\x05error\x18\t \x01(\v2\x16.team.v1.ScriptedErrorH\x00R\x05error\x12-\n" +
+	"\x04part\x18\n" +
+	" \x01(\v2\x17.google.protobuf.StructH\x00R\x04partB\v\n" +
+	"\x02do\x12\x05\xbaH\x02\b\x01\"\xd6\x01\n" +
+	"\rScriptedError\x12\xaa\x01\n" +
+	"\x06reason\x18\x01 \x01(\tB\x91\x01\xbaH\x8d\x01\xba\x01\x89\x01\n" +
+	"\x0fscripted.reason\x12Na reason consists of upper-case letters, digits and _; for example UNAVAILABLE\x1a&this.matches('^[A-Z][A-Z0-9_]{0,62}$')R\x06reason\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xcf\x04\n" +
 	"\tGrpcAgent\x12\x8c\x01\n" +
 	"\aaddress\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
 	"\fgrpc.address\x12-grpc needs an address; add address: HOST:PORT\x1a-this.matches('^(dns:///)?[^/ ]+:[0-9]{1,5}$')R\aaddress\x12\x19\n" +
@@ -8736,7 +8904,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_team_v1_config_proto_goTypes = []any{
 	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
 	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
@@ -8773,124 +8941,126 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*Guardrails)(nil),           // 32: team.v1.Guardrails
 	(*Guardrail)(nil),            // 33: team.v1.Guardrail
 	(*ScriptedAgent)(nil),        // 34: team.v1.ScriptedAgent
-	(*ScriptedStep)(nil),         // 35: team.v1.ScriptedStep
-	(*GrpcAgent)(nil),            // 36: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 37: team.v1.A2aAgent
-	(*Binding)(nil),              // 38: team.v1.Binding
-	(*TlsConfig)(nil),            // 39: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 40: team.v1.AgentAuth
-	(*OAuthClient)(nil),          // 41: team.v1.OAuthClient
-	(*TeamConfig)(nil),           // 42: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 43: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 44: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 45: team.v1.MemberConfig
-	(*OutputConfig)(nil),         // 46: team.v1.OutputConfig
-	(*LoopConfig)(nil),           // 47: team.v1.LoopConfig
-	(*HistoryScope)(nil),         // 48: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 49: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 50: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 51: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 52: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 53: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 54: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 55: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 56: team.v1.WorkflowStep
-	(*Join)(nil),                 // 57: team.v1.Join
-	(*RepeatConfig)(nil),         // 58: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 59: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 60: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 61: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 62: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 63: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 64: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 65: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 66: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 67: team.v1.ServerSettings
-	(*OpenAiDoor)(nil),           // 68: team.v1.OpenAiDoor
-	(*KeepSettings)(nil),         // 69: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 70: team.v1.LogSettings
-	(*LogSampling)(nil),          // 71: team.v1.LogSampling
-	(*McpDoor)(nil),              // 72: team.v1.McpDoor
-	(*TracingSettings)(nil),      // 73: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 74: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 75: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 76: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 77: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 78: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 79: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 80: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 81: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 82: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 83: team.v1.CardSettings
-	(*PushSettings)(nil),         // 84: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 85: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 86: team.v1.SigningKey
-	(*Definition)(nil),           // 87: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 88: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 89: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 90: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 91: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 92: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 93: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 94: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 95: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 96: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 97: team.v1.ApiKey
-	(*Permission)(nil),           // 98: team.v1.Permission
-	(*OidcConfig)(nil),           // 99: team.v1.OidcConfig
-	nil,                          // 100: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 101: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 102: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 103: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 104: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 105: team.v1.McpTool.EnvEntry
-	nil,                          // 106: team.v1.McpTool.EffectsEntry
-	nil,                          // 107: team.v1.McpTool.HeadersEntry
-	nil,                          // 108: team.v1.AgentConfig.InputsEntry
-	nil,                          // 109: team.v1.OAuthClient.ParamsEntry
-	nil,                          // 110: team.v1.TeamConfig.InputsEntry
-	nil,                          // 111: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 112: team.v1.Definition.ScriptsEntry
-	nil,                          // 113: team.v1.Definition.SchemasEntry
-	nil,                          // 114: team.v1.Definition.AccountsEntry
-	(*durationpb.Duration)(nil),  // 115: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 116: google.protobuf.Struct
-	(*Skill)(nil),                // 117: team.v1.Skill
-	(*Limits)(nil),               // 118: team.v1.Limits
-	(*Retry)(nil),                // 119: team.v1.Retry
-	(OnLimit_Value)(0),           // 120: team.v1.OnLimit.Value
+	(*ScriptedCall)(nil),         // 35: team.v1.ScriptedCall
+	(*ScriptedStep)(nil),         // 36: team.v1.ScriptedStep
+	(*ScriptedError)(nil),        // 37: team.v1.ScriptedError
+	(*GrpcAgent)(nil),            // 38: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 39: team.v1.A2aAgent
+	(*Binding)(nil),              // 40: team.v1.Binding
+	(*TlsConfig)(nil),            // 41: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 42: team.v1.AgentAuth
+	(*OAuthClient)(nil),          // 43: team.v1.OAuthClient
+	(*TeamConfig)(nil),           // 44: team.v1.TeamConfig
+	(*ReviewConfig)(nil),         // 45: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 46: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 47: team.v1.MemberConfig
+	(*OutputConfig)(nil),         // 48: team.v1.OutputConfig
+	(*LoopConfig)(nil),           // 49: team.v1.LoopConfig
+	(*HistoryScope)(nil),         // 50: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 51: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 52: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 53: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 54: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 55: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 56: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 57: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 58: team.v1.WorkflowStep
+	(*Join)(nil),                 // 59: team.v1.Join
+	(*RepeatConfig)(nil),         // 60: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 61: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 62: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 63: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 64: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 65: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 66: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 67: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 68: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 69: team.v1.ServerSettings
+	(*OpenAiDoor)(nil),           // 70: team.v1.OpenAiDoor
+	(*KeepSettings)(nil),         // 71: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 72: team.v1.LogSettings
+	(*LogSampling)(nil),          // 73: team.v1.LogSampling
+	(*McpDoor)(nil),              // 74: team.v1.McpDoor
+	(*TracingSettings)(nil),      // 75: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 76: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 77: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 78: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 79: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 80: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 81: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 82: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 83: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 84: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 85: team.v1.CardSettings
+	(*PushSettings)(nil),         // 86: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 87: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 88: team.v1.SigningKey
+	(*Definition)(nil),           // 89: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 90: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 91: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 92: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 93: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 94: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 95: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 96: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 97: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 98: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 99: team.v1.ApiKey
+	(*Permission)(nil),           // 100: team.v1.Permission
+	(*OidcConfig)(nil),           // 101: team.v1.OidcConfig
+	nil,                          // 102: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 103: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 104: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 105: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 106: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 107: team.v1.McpTool.EnvEntry
+	nil,                          // 108: team.v1.McpTool.EffectsEntry
+	nil,                          // 109: team.v1.McpTool.HeadersEntry
+	nil,                          // 110: team.v1.AgentConfig.InputsEntry
+	nil,                          // 111: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 112: team.v1.TeamConfig.InputsEntry
+	nil,                          // 113: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 114: team.v1.Definition.ScriptsEntry
+	nil,                          // 115: team.v1.Definition.SchemasEntry
+	nil,                          // 116: team.v1.Definition.AccountsEntry
+	(*durationpb.Duration)(nil),  // 117: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 118: google.protobuf.Struct
+	(*Skill)(nil),                // 119: team.v1.Skill
+	(*Limits)(nil),               // 120: team.v1.Limits
+	(*Retry)(nil),                // 121: team.v1.Retry
+	(OnLimit_Value)(0),           // 122: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	100, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	101, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	102, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	103, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	67,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	102, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	103, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	104, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	105, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	69,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	115, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	117, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	116, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	104, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	118, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	106, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	115, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	115, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	105, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	106, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	117, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	117, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	107, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	108, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	24,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
 	23,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	107, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
-	41,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
+	109, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	43,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
 	0,   // 20: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
-	115, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	115, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	115, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	115, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	117, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	118, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	117, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	117, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	117, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	117, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	119, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	120, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	34,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	36,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	37,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	38,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	39,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
 	32,  // 30: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
 	31,  // 31: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
 	29,  // 32: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
@@ -8898,123 +9068,127 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	2,   // 34: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
 	16,  // 35: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
 	27,  // 36: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	108, // 37: team.v1.AgentConfig.inputs:type_name -> team.v1.AgentConfig.InputsEntry
-	117, // 38: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	110, // 37: team.v1.AgentConfig.inputs:type_name -> team.v1.AgentConfig.InputsEntry
+	119, // 38: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	33,  // 39: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	33,  // 40: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	33,  // 41: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
 	33,  // 42: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	35,  // 43: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	39,  // 44: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	40,  // 45: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	115, // 46: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	4,   // 47: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	40,  // 48: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	115, // 49: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	41,  // 50: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
-	109, // 51: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
-	45,  // 52: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	49,  // 53: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	52,  // 54: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	60,  // 55: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	66,  // 56: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	63,  // 57: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	64,  // 58: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	32,  // 59: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	31,  // 60: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	43,  // 61: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	118, // 62: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	29,  // 63: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	3,   // 64: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	27,  // 65: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
-	110, // 66: team.v1.TeamConfig.inputs:type_name -> team.v1.TeamConfig.InputsEntry
-	47,  // 67: team.v1.TeamConfig.loop:type_name -> team.v1.LoopConfig
-	44,  // 68: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	115, // 69: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	119, // 70: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	5,   // 71: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	20,  // 72: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	43,  // 73: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	46,  // 74: team.v1.MemberConfig.output:type_name -> team.v1.OutputConfig
-	50,  // 75: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	51,  // 76: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	56,  // 77: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	6,   // 78: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	53,  // 79: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	54,  // 80: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	115, // 81: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	7,   // 82: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	58,  // 83: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	59,  // 84: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	56,  // 85: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	115, // 86: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	119, // 87: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	46,  // 88: team.v1.WorkflowStep.output:type_name -> team.v1.OutputConfig
-	61,  // 89: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	9,   // 90: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	8,   // 91: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	120, // 92: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	6,   // 93: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	117, // 94: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	16,  // 95: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
-	91,  // 96: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	88,  // 97: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	115, // 98: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	84,  // 99: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	85,  // 100: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	89,  // 101: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	82,  // 102: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	83,  // 103: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	111, // 104: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	78,  // 105: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	79,  // 106: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	76,  // 107: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	74,  // 108: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	69,  // 109: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	70,  // 110: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	115, // 111: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	115, // 112: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	73,  // 113: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	68,  // 114: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
-	72,  // 115: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
-	115, // 116: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	115, // 117: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	115, // 118: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	71,  // 119: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	75,  // 120: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	10,  // 121: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	80,  // 122: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	81,  // 123: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	86,  // 124: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	14,  // 125: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	112, // 126: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	113, // 127: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	114, // 128: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
-	11,  // 129: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	97,  // 130: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	99,  // 131: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	93,  // 132: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 133: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	96,  // 134: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	115, // 135: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	95,  // 136: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 137: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	94,  // 138: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 139: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 140: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 141: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 142: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 143: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	42,  // 144: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 145: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	116, // 146: team.v1.AgentConfig.InputsEntry.value:type_name -> google.protobuf.Struct
-	116, // 147: team.v1.TeamConfig.InputsEntry.value:type_name -> google.protobuf.Struct
-	80,  // 148: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	149, // [149:149] is the sub-list for method output_type
-	149, // [149:149] is the sub-list for method input_type
-	149, // [149:149] is the sub-list for extension type_name
-	149, // [149:149] is the sub-list for extension extendee
-	0,   // [0:149] is the sub-list for field type_name
+	36,  // 43: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	35,  // 44: team.v1.ScriptedAgent.calls:type_name -> team.v1.ScriptedCall
+	36,  // 45: team.v1.ScriptedCall.steps:type_name -> team.v1.ScriptedStep
+	37,  // 46: team.v1.ScriptedStep.error:type_name -> team.v1.ScriptedError
+	118, // 47: team.v1.ScriptedStep.part:type_name -> google.protobuf.Struct
+	41,  // 48: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	42,  // 49: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	117, // 50: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	4,   // 51: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	42,  // 52: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	117, // 53: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	43,  // 54: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
+	111, // 55: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	47,  // 56: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	51,  // 57: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	54,  // 58: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	62,  // 59: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	68,  // 60: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	65,  // 61: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	66,  // 62: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	32,  // 63: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	31,  // 64: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	45,  // 65: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	120, // 66: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	29,  // 67: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	3,   // 68: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	27,  // 69: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
+	112, // 70: team.v1.TeamConfig.inputs:type_name -> team.v1.TeamConfig.InputsEntry
+	49,  // 71: team.v1.TeamConfig.loop:type_name -> team.v1.LoopConfig
+	46,  // 72: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	117, // 73: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	121, // 74: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	5,   // 75: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	20,  // 76: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	45,  // 77: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	48,  // 78: team.v1.MemberConfig.output:type_name -> team.v1.OutputConfig
+	52,  // 79: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	53,  // 80: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	58,  // 81: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	6,   // 82: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	55,  // 83: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	56,  // 84: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	117, // 85: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	7,   // 86: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	60,  // 87: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	61,  // 88: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	58,  // 89: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	117, // 90: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	121, // 91: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	48,  // 92: team.v1.WorkflowStep.output:type_name -> team.v1.OutputConfig
+	63,  // 93: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	9,   // 94: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	8,   // 95: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	122, // 96: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	6,   // 97: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	119, // 98: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	16,  // 99: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
+	93,  // 100: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	90,  // 101: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	117, // 102: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	86,  // 103: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	87,  // 104: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	91,  // 105: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	84,  // 106: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	85,  // 107: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	113, // 108: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	80,  // 109: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	81,  // 110: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	78,  // 111: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	76,  // 112: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	71,  // 113: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	72,  // 114: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	117, // 115: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	117, // 116: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	75,  // 117: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	70,  // 118: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
+	74,  // 119: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
+	117, // 120: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	117, // 121: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	117, // 122: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	73,  // 123: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	77,  // 124: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 125: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	82,  // 126: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	83,  // 127: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	88,  // 128: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 129: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	114, // 130: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	115, // 131: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	116, // 132: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 133: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	99,  // 134: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	101, // 135: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	95,  // 136: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 137: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	98,  // 138: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	117, // 139: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	97,  // 140: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 141: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	96,  // 142: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 143: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 144: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 145: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 146: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 147: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	44,  // 148: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 149: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	118, // 150: team.v1.AgentConfig.InputsEntry.value:type_name -> google.protobuf.Struct
+	118, // 151: team.v1.TeamConfig.InputsEntry.value:type_name -> google.protobuf.Struct
+	82,  // 152: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	153, // [153:153] is the sub-list for method output_type
+	153, // [153:153] is the sub-list for method input_type
+	153, // [153:153] is the sub-list for extension type_name
+	153, // [153:153] is the sub-list for extension extendee
+	0,   // [0:153] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -9030,7 +9204,7 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[7].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[13].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[21].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -9039,30 +9213,32 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Echo)(nil),
 		(*ScriptedStep_Text)(nil),
 		(*ScriptedStep_Progress)(nil),
+		(*ScriptedStep_Error)(nil),
+		(*ScriptedStep_Part)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[28].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[29].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[24].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[25].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[31].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[33].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[39].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[46].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[52].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[57].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[65].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[66].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[35].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[74].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[75].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[68].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[69].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[72].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[76].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[77].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   101,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

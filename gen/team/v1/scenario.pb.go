@@ -90,7 +90,7 @@ func (x FinalState_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FinalState_Value.Descriptor instead.
 func (FinalState_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_scenario_proto_rawDescGZIP(), []int{5, 0}
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // ScenarioFile is the root of a test file.
@@ -103,10 +103,12 @@ type ScenarioFile struct {
 	Config string `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
 	// Team or agent of scenarios that do not set one; unset means the configuration's default.
 	Team string `protobuf:"bytes,3,opt,name=team,proto3" json:"team,omitempty"`
-	// Scripts that replace models of the configuration, by name.
+	// Scripts that replace models of the configuration, by name; "*" means all others.
 	Models map[string]*ModelScript `protobuf:"bytes,4,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Scripts that replace agents of the configuration, by id, such as agents on other servers.
 	Agents map[string]*ScriptedAgent `protobuf:"bytes,5,rep,name=agents,proto3" json:"agents,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Scripts that replace MCP servers of the configuration, by name.
+	Tools map[string]*ToolScript `protobuf:"bytes,8,rep,name=tools,proto3" json:"tools,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Timeout of one scenario; 30s.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// The scenarios. They are independent, and several run at the same time.
@@ -180,6 +182,13 @@ func (x *ScenarioFile) GetAgents() map[string]*ScriptedAgent {
 	return nil
 }
 
+func (x *ScenarioFile) GetTools() map[string]*ToolScript {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
 func (x *ScenarioFile) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
@@ -200,7 +209,10 @@ type ModelScript struct {
 	// Script file, relative to this file.
 	File string `protobuf:"bytes,1,opt,name=file,proto3" json:"file,omitempty"`
 	// Inline script: a list of answers for each agent that asks the model.
-	Agents        *structpb.Struct `protobuf:"bytes,2,opt,name=agents,proto3" json:"agents,omitempty"`
+	Agents *structpb.Struct `protobuf:"bytes,2,opt,name=agents,proto3" json:"agents,omitempty"`
+	// The answers were recorded: each is the answer to one call, in the order of the list, and its texts
+	// have no placeholders.
+	Recorded      bool `protobuf:"varint,3,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -249,6 +261,215 @@ func (x *ModelScript) GetAgents() *structpb.Struct {
 	return nil
 }
 
+func (x *ModelScript) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
+	}
+	return false
+}
+
+// ToolScript has the results of the tools of an MCP server, which is not started or called.
+type ToolScript struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Calls with their results. A call gets the first result that matches and that no other call has got,
+	// else the last one that matches.
+	Calls []*ToolScriptCall `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
+	// Tools as models see them, by the server's names. Unset means the names in calls, with any arguments.
+	Functions map[string]*ToolScriptFunction `protobuf:"bytes,2,rep,name=functions,proto3" json:"functions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The server itself is started or called, also with real models.
+	Start         bool `protobuf:"varint,3,opt,name=start,proto3" json:"start,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolScript) Reset() {
+	*x = ToolScript{}
+	mi := &file_team_v1_scenario_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolScript) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolScript) ProtoMessage() {}
+
+func (x *ToolScript) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_scenario_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolScript.ProtoReflect.Descriptor instead.
+func (*ToolScript) Descriptor() ([]byte, []int) {
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ToolScript) GetCalls() []*ToolScriptCall {
+	if x != nil {
+		return x.Calls
+	}
+	return nil
+}
+
+func (x *ToolScript) GetFunctions() map[string]*ToolScriptFunction {
+	if x != nil {
+		return x.Functions
+	}
+	return nil
+}
+
+func (x *ToolScript) GetStart() bool {
+	if x != nil {
+		return x.Start
+	}
+	return false
+}
+
+// ToolScriptCall is a call of a tool with its result.
+type ToolScriptCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The server's name of the tool. Required.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Arguments of the call, which must be equal; unset matches any.
+	Arguments *structpb.Struct `protobuf:"bytes,2,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	// The text of the result.
+	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	// The result is a failure, and the text says why.
+	Error bool `protobuf:"varint,4,opt,name=error,proto3" json:"error,omitempty"`
+	// Files of the result, as parts in the JSON form of A2A: {raw: BASE64, mediaType: TYPE}.
+	Files         []*structpb.Struct `protobuf:"bytes,5,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolScriptCall) Reset() {
+	*x = ToolScriptCall{}
+	mi := &file_team_v1_scenario_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolScriptCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolScriptCall) ProtoMessage() {}
+
+func (x *ToolScriptCall) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_scenario_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolScriptCall.ProtoReflect.Descriptor instead.
+func (*ToolScriptCall) Descriptor() ([]byte, []int) {
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ToolScriptCall) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ToolScriptCall) GetArguments() *structpb.Struct {
+	if x != nil {
+		return x.Arguments
+	}
+	return nil
+}
+
+func (x *ToolScriptCall) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ToolScriptCall) GetError() bool {
+	if x != nil {
+		return x.Error
+	}
+	return false
+}
+
+func (x *ToolScriptCall) GetFiles() []*structpb.Struct {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// ToolScriptFunction is a tool as a model sees it.
+type ToolScriptFunction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it does.
+	Description string `protobuf:"bytes,1,opt,name=description,proto3" json:"description,omitempty"`
+	// JSON Schema of its arguments; unset means any.
+	Parameters    *structpb.Struct `protobuf:"bytes,2,opt,name=parameters,proto3" json:"parameters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolScriptFunction) Reset() {
+	*x = ToolScriptFunction{}
+	mi := &file_team_v1_scenario_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolScriptFunction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolScriptFunction) ProtoMessage() {}
+
+func (x *ToolScriptFunction) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_scenario_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolScriptFunction.ProtoReflect.Descriptor instead.
+func (*ToolScriptFunction) Descriptor() ([]byte, []int) {
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ToolScriptFunction) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
+func (x *ToolScriptFunction) GetParameters() *structpb.Struct {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
+}
+
 // Scenario is a conversation with a team, and what is expected of it.
 type Scenario struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -270,6 +491,10 @@ type Scenario struct {
 	Turns []*ScenarioTurn `protobuf:"bytes,8,rep,name=turns,proto3" json:"turns,omitempty"`
 	// Values that the team wants by name, sent with each message.
 	Inputs *structpb.Struct `protobuf:"bytes,10,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	// Scripts of tools that differ from the rest of the file.
+	Tools map[string]*ToolScript `protobuf:"bytes,11,rep,name=tools,proto3" json:"tools,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Parts of the message after send, in the JSON form of A2A: files, data, further texts.
+	Parts []*structpb.Struct `protobuf:"bytes,12,rep,name=parts,proto3" json:"parts,omitempty"`
 	// Timeout of the scenario; unset means the file's.
 	Timeout       *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -278,7 +503,7 @@ type Scenario struct {
 
 func (x *Scenario) Reset() {
 	*x = Scenario{}
-	mi := &file_team_v1_scenario_proto_msgTypes[2]
+	mi := &file_team_v1_scenario_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +515,7 @@ func (x *Scenario) String() string {
 func (*Scenario) ProtoMessage() {}
 
 func (x *Scenario) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_scenario_proto_msgTypes[2]
+	mi := &file_team_v1_scenario_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -303,7 +528,7 @@ func (x *Scenario) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scenario.ProtoReflect.Descriptor instead.
 func (*Scenario) Descriptor() ([]byte, []int) {
-	return file_team_v1_scenario_proto_rawDescGZIP(), []int{2}
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Scenario) GetName() string {
@@ -369,6 +594,20 @@ func (x *Scenario) GetInputs() *structpb.Struct {
 	return nil
 }
 
+func (x *Scenario) GetTools() map[string]*ToolScript {
+	if x != nil {
+		return x.Tools
+	}
+	return nil
+}
+
+func (x *Scenario) GetParts() []*structpb.Struct {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
 func (x *Scenario) GetTimeout() *durationpb.Duration {
 	if x != nil {
 		return x.Timeout
@@ -379,19 +618,21 @@ func (x *Scenario) GetTimeout() *durationpb.Duration {
 // ScenarioTurn is one message of a conversation, and what is expected of it.
 type ScenarioTurn struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The message. Required.
+	// The message. Required, unless there are parts.
 	Send string `protobuf:"bytes,1,opt,name=send,proto3" json:"send,omitempty"`
 	// Answers to the team's questions, in order.
 	Answers []string `protobuf:"bytes,2,rep,name=answers,proto3" json:"answers,omitempty"`
 	// What is expected.
-	Want          *Expectation `protobuf:"bytes,3,opt,name=want,proto3" json:"want,omitempty"`
+	Want *Expectation `protobuf:"bytes,3,opt,name=want,proto3" json:"want,omitempty"`
+	// Parts of the message after send, in the JSON form of A2A: files, data, further texts.
+	Parts         []*structpb.Struct `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ScenarioTurn) Reset() {
 	*x = ScenarioTurn{}
-	mi := &file_team_v1_scenario_proto_msgTypes[3]
+	mi := &file_team_v1_scenario_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -403,7 +644,7 @@ func (x *ScenarioTurn) String() string {
 func (*ScenarioTurn) ProtoMessage() {}
 
 func (x *ScenarioTurn) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_scenario_proto_msgTypes[3]
+	mi := &file_team_v1_scenario_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -416,7 +657,7 @@ func (x *ScenarioTurn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScenarioTurn.ProtoReflect.Descriptor instead.
 func (*ScenarioTurn) Descriptor() ([]byte, []int) {
-	return file_team_v1_scenario_proto_rawDescGZIP(), []int{3}
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ScenarioTurn) GetSend() string {
@@ -436,6 +677,13 @@ func (x *ScenarioTurn) GetAnswers() []string {
 func (x *ScenarioTurn) GetWant() *Expectation {
 	if x != nil {
 		return x.Want
+	}
+	return nil
+}
+
+func (x *ScenarioTurn) GetParts() []*structpb.Struct {
+	if x != nil {
+		return x.Parts
 	}
 	return nil
 }
@@ -489,7 +737,7 @@ type Expectation struct {
 
 func (x *Expectation) Reset() {
 	*x = Expectation{}
-	mi := &file_team_v1_scenario_proto_msgTypes[4]
+	mi := &file_team_v1_scenario_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +749,7 @@ func (x *Expectation) String() string {
 func (*Expectation) ProtoMessage() {}
 
 func (x *Expectation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_scenario_proto_msgTypes[4]
+	mi := &file_team_v1_scenario_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +762,7 @@ func (x *Expectation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expectation.ProtoReflect.Descriptor instead.
 func (*Expectation) Descriptor() ([]byte, []int) {
-	return file_team_v1_scenario_proto_rawDescGZIP(), []int{4}
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Expectation) GetState() FinalState_Value {
@@ -659,7 +907,7 @@ type FinalState struct {
 
 func (x *FinalState) Reset() {
 	*x = FinalState{}
-	mi := &file_team_v1_scenario_proto_msgTypes[5]
+	mi := &file_team_v1_scenario_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +919,7 @@ func (x *FinalState) String() string {
 func (*FinalState) ProtoMessage() {}
 
 func (x *FinalState) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_scenario_proto_msgTypes[5]
+	mi := &file_team_v1_scenario_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +932,7 @@ func (x *FinalState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalState.ProtoReflect.Descriptor instead.
 func (*FinalState) Descriptor() ([]byte, []int) {
-	return file_team_v1_scenario_proto_rawDescGZIP(), []int{5}
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{8}
 }
 
 // TextExpectation is what is expected of a text. All fields that are set must hold.
@@ -704,7 +952,7 @@ type TextExpectation struct {
 
 func (x *TextExpectation) Reset() {
 	*x = TextExpectation{}
-	mi := &file_team_v1_scenario_proto_msgTypes[6]
+	mi := &file_team_v1_scenario_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +964,7 @@ func (x *TextExpectation) String() string {
 func (*TextExpectation) ProtoMessage() {}
 
 func (x *TextExpectation) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_scenario_proto_msgTypes[6]
+	mi := &file_team_v1_scenario_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +977,7 @@ func (x *TextExpectation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TextExpectation.ProtoReflect.Descriptor instead.
 func (*TextExpectation) Descriptor() ([]byte, []int) {
-	return file_team_v1_scenario_proto_rawDescGZIP(), []int{6}
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TextExpectation) GetEquals() string {
@@ -777,7 +1025,7 @@ type SpendLimit struct {
 
 func (x *SpendLimit) Reset() {
 	*x = SpendLimit{}
-	mi := &file_team_v1_scenario_proto_msgTypes[7]
+	mi := &file_team_v1_scenario_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +1037,7 @@ func (x *SpendLimit) String() string {
 func (*SpendLimit) ProtoMessage() {}
 
 func (x *SpendLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_scenario_proto_msgTypes[7]
+	mi := &file_team_v1_scenario_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +1050,7 @@ func (x *SpendLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpendLimit.ProtoReflect.Descriptor instead.
 func (*SpendLimit) Descriptor() ([]byte, []int) {
-	return file_team_v1_scenario_proto_rawDescGZIP(), []int{7}
+	return file_team_v1_scenario_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SpendLimit) GetTokens() int64 {
@@ -837,14 +1085,15 @@ var File_team_v1_scenario_proto protoreflect.FileDescriptor
 
 const file_team_v1_scenario_proto_rawDesc = "" +
 	"\n" +
-	"\x16team/v1/scenario.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x14team/v1/config.proto\"\xfa\x06\n" +
+	"\x16team/v1/scenario.proto\x12\ateam.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x14team/v1/config.proto\"\x81\b\n" +
 	"\fScenarioFile\x12\xc5\x01\n" +
 	"\aversion\x18\x01 \x01(\tB\xaa\x01\xbaH\xa6\x01\xba\x01\xa2\x01\n" +
 	"\ftest.version\x1a\x91\x01this == 'v1' ? '' : this == '' ? 'version is missing; add version: v1 as the first line' : 'version \"' + this + '\" is unknown; write version: v1'R\aversion\x12\x16\n" +
 	"\x06config\x18\x02 \x01(\tR\x06config\x12\x12\n" +
 	"\x04team\x18\x03 \x01(\tR\x04team\x129\n" +
 	"\x06models\x18\x04 \x03(\v2!.team.v1.ScenarioFile.ModelsEntryR\x06models\x129\n" +
-	"\x06agents\x18\x05 \x03(\v2!.team.v1.ScenarioFile.AgentsEntryR\x06agents\x12\x8e\x01\n" +
+	"\x06agents\x18\x05 \x03(\v2!.team.v1.ScenarioFile.AgentsEntryR\x06agents\x126\n" +
+	"\x05tools\x18\b \x03(\v2 .team.v1.ScenarioFile.ToolsEntryR\x05tools\x12\x8e\x01\n" +
 	"\atimeout\x18\x06 \x01(\v2\x19.google.protobuf.DurationBY\xbaHV\xba\x01S\n" +
 	"\ftest.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x12\xca\x01\n" +
 	"\tscenarios\x18\a \x03(\v2\x11.team.v1.ScenarioB\x98\x01\xbaH\x94\x01\xba\x01\x90\x01\n" +
@@ -854,12 +1103,40 @@ const file_team_v1_scenario_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.team.v1.ModelScriptR\x05value:\x028\x01\x1aQ\n" +
 	"\vAgentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.team.v1.ScriptedAgentR\x05value:\x028\x01\"\xdc\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.ScriptedAgentR\x05value:\x028\x01\x1aM\n" +
+	"\n" +
+	"ToolsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
+	"\x05value\x18\x02 \x01(\v2\x13.team.v1.ToolScriptR\x05value:\x028\x01\"\xf8\x01\n" +
 	"\vModelScript\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\tR\x04file\x12/\n" +
-	"\x06agents\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x06agents:\x87\x01\xbaH\x83\x01\x1a\x80\x01\n" +
+	"\x06agents\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x06agents\x12\x1a\n" +
+	"\brecorded\x18\x03 \x01(\bR\brecorded:\x87\x01\xbaH\x83\x01\x1a\x80\x01\n" +
 	"\n" +
-	"test.model\x12Ka script needs exactly one of file and agents; keep one of them, or add one\x1a%(this.file != '') != has(this.agents)\"\xc1\b\n" +
+	"test.model\x12Ka script needs exactly one of file and agents; keep one of them, or add one\x1a%(this.file != '') != has(this.agents)\"\xd1\x03\n" +
+	"\n" +
+	"ToolScript\x12-\n" +
+	"\x05calls\x18\x01 \x03(\v2\x17.team.v1.ToolScriptCallR\x05calls\x12@\n" +
+	"\tfunctions\x18\x02 \x03(\v2\".team.v1.ToolScript.FunctionsEntryR\tfunctions\x12\x14\n" +
+	"\x05start\x18\x03 \x01(\bR\x05start\x1aY\n" +
+	"\x0eFunctionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.team.v1.ToolScriptFunctionR\x05value:\x028\x01:\xe0\x01\xbaH\xdc\x01\x1a\xd9\x01\n" +
+	"\ttest.tool\x12Xa tool needs calls, or start: true; for example calls: [{name: search, text: Two hits.}]\x1arthis.start ? size(this.calls) == 0 && size(this.functions) == 0 : size(this.calls) > 0 || size(this.functions) > 0\"\xa9\x02\n" +
+	"\x0eToolScriptCall\x12\x86\x01\n" +
+	"\x04name\x18\x01 \x01(\tBr\xbaHo\xba\x01l\n" +
+	"\x0etest.tool_name\x12Na call needs the name of its tool; for example {name: search, text: Two hits.}\x1a\n" +
+	"this != ''R\x04name\x125\n" +
+	"\targuments\x18\x02 \x01(\v2\x17.google.protobuf.StructR\targuments\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\bR\x05error\x12-\n" +
+	"\x05files\x18\x05 \x03(\v2\x17.google.protobuf.StructR\x05files\"o\n" +
+	"\x12ToolScriptFunction\x12 \n" +
+	"\vdescription\x18\x01 \x01(\tR\vdescription\x127\n" +
+	"\n" +
+	"parameters\x18\x02 \x01(\v2\x17.google.protobuf.StructR\n" +
+	"parameters\"\x8b\n" +
+	"\n" +
 	"\bScenario\x12w\n" +
 	"\x04name\x18\x01 \x01(\tBc\xbaH`\xba\x01]\n" +
 	"\rscenario.name\x12@a scenario needs a name; add name: what it shows, in a few words\x1a\n" +
@@ -872,7 +1149,9 @@ const file_team_v1_scenario_proto_rawDesc = "" +
 	"\x04want\x18\a \x01(\v2\x14.team.v1.ExpectationR\x04want\x12+\n" +
 	"\x05turns\x18\b \x03(\v2\x15.team.v1.ScenarioTurnR\x05turns\x12/\n" +
 	"\x06inputs\x18\n" +
-	" \x01(\v2\x17.google.protobuf.StructR\x06inputs\x12\x92\x01\n" +
+	" \x01(\v2\x17.google.protobuf.StructR\x06inputs\x122\n" +
+	"\x05tools\x18\v \x03(\v2\x1c.team.v1.Scenario.ToolsEntryR\x05tools\x12-\n" +
+	"\x05parts\x18\f \x03(\v2\x17.google.protobuf.StructR\x05parts\x12\x92\x01\n" +
 	"\atimeout\x18\t \x01(\v2\x19.google.protobuf.DurationB]\xbaHZ\xba\x01W\n" +
 	"\x10scenario.timeout\x12,timeout must be more than 0; for example 30s\x1a\x15this > duration('0s')R\atimeout\x1aO\n" +
 	"\vModelsEntry\x12\x10\n" +
@@ -880,15 +1159,19 @@ const file_team_v1_scenario_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x14.team.v1.ModelScriptR\x05value:\x028\x01\x1aQ\n" +
 	"\vAgentsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.team.v1.ScriptedAgentR\x05value:\x028\x01:\xca\x02\xbaH\xc6\x02\x1a\x96\x01\n" +
-	"\rscenario.send\x12Xa scenario needs exactly one of send and turns; add send: TEXT, or turns: [{send: TEXT}]\x1a+(this.send != '') != (size(this.turns) > 0)\x1a\xaa\x01\n" +
-	"\x0escenario.turns\x12Qwith turns, answers and want are only allowed within a turn; move them into turns\x1aEsize(this.turns) == 0 || (size(this.answers) == 0 && !has(this.want))\"\xad\x01\n" +
-	"\fScenarioTurn\x12Y\n" +
-	"\x04send\x18\x01 \x01(\tBE\xbaHB\xba\x01?\n" +
-	"\tturn.send\x12&a turn needs a message; add send: TEXT\x1a\n" +
-	"this != ''R\x04send\x12\x18\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.team.v1.ScriptedAgentR\x05value:\x028\x01\x1aM\n" +
+	"\n" +
+	"ToolsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
+	"\x05value\x18\x02 \x01(\v2\x13.team.v1.ToolScriptR\x05value:\x028\x01:\xe2\x02\xbaH\xde\x02\x1a\xae\x01\n" +
+	"\rscenario.send\x12Xa scenario needs exactly one of send and turns; add send: TEXT, or turns: [{send: TEXT}]\x1aC(this.send != '' || size(this.parts) > 0) != (size(this.turns) > 0)\x1a\xaa\x01\n" +
+	"\x0escenario.turns\x12Qwith turns, answers and want are only allowed within a turn; move them into turns\x1aEsize(this.turns) == 0 || (size(this.answers) == 0 && !has(this.want))\"\xf8\x01\n" +
+	"\fScenarioTurn\x12\x12\n" +
+	"\x04send\x18\x01 \x01(\tR\x04send\x12\x18\n" +
 	"\aanswers\x18\x02 \x03(\tR\aanswers\x12(\n" +
-	"\x04want\x18\x03 \x01(\v2\x14.team.v1.ExpectationR\x04want\"\xa0\a\n" +
+	"\x04want\x18\x03 \x01(\v2\x14.team.v1.ExpectationR\x04want\x12-\n" +
+	"\x05parts\x18\x04 \x03(\v2\x17.google.protobuf.StructR\x05parts:a\xbaH^\x1a\\\n" +
+	"\tturn.send\x12&a turn needs a message; add send: TEXT\x1a'this.send != '' || size(this.parts) > 0\"\xa0\a\n" +
 	"\vExpectation\x12/\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x19.team.v1.FinalState.ValueR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12.\n" +
@@ -968,57 +1251,75 @@ func file_team_v1_scenario_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_scenario_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_team_v1_scenario_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_team_v1_scenario_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_team_v1_scenario_proto_goTypes = []any{
 	(FinalState_Value)(0),       // 0: team.v1.FinalState.Value
 	(*ScenarioFile)(nil),        // 1: team.v1.ScenarioFile
 	(*ModelScript)(nil),         // 2: team.v1.ModelScript
-	(*Scenario)(nil),            // 3: team.v1.Scenario
-	(*ScenarioTurn)(nil),        // 4: team.v1.ScenarioTurn
-	(*Expectation)(nil),         // 5: team.v1.Expectation
-	(*FinalState)(nil),          // 6: team.v1.FinalState
-	(*TextExpectation)(nil),     // 7: team.v1.TextExpectation
-	(*SpendLimit)(nil),          // 8: team.v1.SpendLimit
-	nil,                         // 9: team.v1.ScenarioFile.ModelsEntry
-	nil,                         // 10: team.v1.ScenarioFile.AgentsEntry
-	nil,                         // 11: team.v1.Scenario.ModelsEntry
-	nil,                         // 12: team.v1.Scenario.AgentsEntry
-	nil,                         // 13: team.v1.Expectation.GivenEntry
-	nil,                         // 14: team.v1.Expectation.SaidEntry
-	(*durationpb.Duration)(nil), // 15: google.protobuf.Duration
-	(*structpb.Struct)(nil),     // 16: google.protobuf.Struct
-	(*ScriptedAgent)(nil),       // 17: team.v1.ScriptedAgent
+	(*ToolScript)(nil),          // 3: team.v1.ToolScript
+	(*ToolScriptCall)(nil),      // 4: team.v1.ToolScriptCall
+	(*ToolScriptFunction)(nil),  // 5: team.v1.ToolScriptFunction
+	(*Scenario)(nil),            // 6: team.v1.Scenario
+	(*ScenarioTurn)(nil),        // 7: team.v1.ScenarioTurn
+	(*Expectation)(nil),         // 8: team.v1.Expectation
+	(*FinalState)(nil),          // 9: team.v1.FinalState
+	(*TextExpectation)(nil),     // 10: team.v1.TextExpectation
+	(*SpendLimit)(nil),          // 11: team.v1.SpendLimit
+	nil,                         // 12: team.v1.ScenarioFile.ModelsEntry
+	nil,                         // 13: team.v1.ScenarioFile.AgentsEntry
+	nil,                         // 14: team.v1.ScenarioFile.ToolsEntry
+	nil,                         // 15: team.v1.ToolScript.FunctionsEntry
+	nil,                         // 16: team.v1.Scenario.ModelsEntry
+	nil,                         // 17: team.v1.Scenario.AgentsEntry
+	nil,                         // 18: team.v1.Scenario.ToolsEntry
+	nil,                         // 19: team.v1.Expectation.GivenEntry
+	nil,                         // 20: team.v1.Expectation.SaidEntry
+	(*durationpb.Duration)(nil), // 21: google.protobuf.Duration
+	(*structpb.Struct)(nil),     // 22: google.protobuf.Struct
+	(*ScriptedAgent)(nil),       // 23: team.v1.ScriptedAgent
 }
 var file_team_v1_scenario_proto_depIdxs = []int32{
-	9,  // 0: team.v1.ScenarioFile.models:type_name -> team.v1.ScenarioFile.ModelsEntry
-	10, // 1: team.v1.ScenarioFile.agents:type_name -> team.v1.ScenarioFile.AgentsEntry
-	15, // 2: team.v1.ScenarioFile.timeout:type_name -> google.protobuf.Duration
-	3,  // 3: team.v1.ScenarioFile.scenarios:type_name -> team.v1.Scenario
-	16, // 4: team.v1.ModelScript.agents:type_name -> google.protobuf.Struct
-	11, // 5: team.v1.Scenario.models:type_name -> team.v1.Scenario.ModelsEntry
-	12, // 6: team.v1.Scenario.agents:type_name -> team.v1.Scenario.AgentsEntry
-	5,  // 7: team.v1.Scenario.want:type_name -> team.v1.Expectation
-	4,  // 8: team.v1.Scenario.turns:type_name -> team.v1.ScenarioTurn
-	16, // 9: team.v1.Scenario.inputs:type_name -> google.protobuf.Struct
-	15, // 10: team.v1.Scenario.timeout:type_name -> google.protobuf.Duration
-	5,  // 11: team.v1.ScenarioTurn.want:type_name -> team.v1.Expectation
-	0,  // 12: team.v1.Expectation.state:type_name -> team.v1.FinalState.Value
-	7,  // 13: team.v1.Expectation.error:type_name -> team.v1.TextExpectation
-	7,  // 14: team.v1.Expectation.reply:type_name -> team.v1.TextExpectation
-	13, // 15: team.v1.Expectation.given:type_name -> team.v1.Expectation.GivenEntry
-	14, // 16: team.v1.Expectation.said:type_name -> team.v1.Expectation.SaidEntry
-	8,  // 17: team.v1.Expectation.at_most:type_name -> team.v1.SpendLimit
-	2,  // 18: team.v1.ScenarioFile.ModelsEntry.value:type_name -> team.v1.ModelScript
-	17, // 19: team.v1.ScenarioFile.AgentsEntry.value:type_name -> team.v1.ScriptedAgent
-	2,  // 20: team.v1.Scenario.ModelsEntry.value:type_name -> team.v1.ModelScript
-	17, // 21: team.v1.Scenario.AgentsEntry.value:type_name -> team.v1.ScriptedAgent
-	7,  // 22: team.v1.Expectation.GivenEntry.value:type_name -> team.v1.TextExpectation
-	7,  // 23: team.v1.Expectation.SaidEntry.value:type_name -> team.v1.TextExpectation
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	12, // 0: team.v1.ScenarioFile.models:type_name -> team.v1.ScenarioFile.ModelsEntry
+	13, // 1: team.v1.ScenarioFile.agents:type_name -> team.v1.ScenarioFile.AgentsEntry
+	14, // 2: team.v1.ScenarioFile.tools:type_name -> team.v1.ScenarioFile.ToolsEntry
+	21, // 3: team.v1.ScenarioFile.timeout:type_name -> google.protobuf.Duration
+	6,  // 4: team.v1.ScenarioFile.scenarios:type_name -> team.v1.Scenario
+	22, // 5: team.v1.ModelScript.agents:type_name -> google.protobuf.Struct
+	4,  // 6: team.v1.ToolScript.calls:type_name -> team.v1.ToolScriptCall
+	15, // 7: team.v1.ToolScript.functions:type_name -> team.v1.ToolScript.FunctionsEntry
+	22, // 8: team.v1.ToolScriptCall.arguments:type_name -> google.protobuf.Struct
+	22, // 9: team.v1.ToolScriptCall.files:type_name -> google.protobuf.Struct
+	22, // 10: team.v1.ToolScriptFunction.parameters:type_name -> google.protobuf.Struct
+	16, // 11: team.v1.Scenario.models:type_name -> team.v1.Scenario.ModelsEntry
+	17, // 12: team.v1.Scenario.agents:type_name -> team.v1.Scenario.AgentsEntry
+	8,  // 13: team.v1.Scenario.want:type_name -> team.v1.Expectation
+	7,  // 14: team.v1.Scenario.turns:type_name -> team.v1.ScenarioTurn
+	22, // 15: team.v1.Scenario.inputs:type_name -> google.protobuf.Struct
+	18, // 16: team.v1.Scenario.tools:type_name -> team.v1.Scenario.ToolsEntry
+	22, // 17: team.v1.Scenario.parts:type_name -> google.protobuf.Struct
+	21, // 18: team.v1.Scenario.timeout:type_name -> google.protobuf.Duration
+	8,  // 19: team.v1.ScenarioTurn.want:type_name -> team.v1.Expectation
+	22, // 20: team.v1.ScenarioTurn.parts:type_name -> google.protobuf.Struct
+	0,  // 21: team.v1.Expectation.state:type_name -> team.v1.FinalState.Value
+	10, // 22: team.v1.Expectation.error:type_name -> team.v1.TextExpectation
+	10, // 23: team.v1.Expectation.reply:type_name -> team.v1.TextExpectation
+	19, // 24: team.v1.Expectation.given:type_name -> team.v1.Expectation.GivenEntry
+	20, // 25: team.v1.Expectation.said:type_name -> team.v1.Expectation.SaidEntry
+	11, // 26: team.v1.Expectation.at_most:type_name -> team.v1.SpendLimit
+	2,  // 27: team.v1.ScenarioFile.ModelsEntry.value:type_name -> team.v1.ModelScript
+	23, // 28: team.v1.ScenarioFile.AgentsEntry.value:type_name -> team.v1.ScriptedAgent
+	3,  // 29: team.v1.ScenarioFile.ToolsEntry.value:type_name -> team.v1.ToolScript
+	5,  // 30: team.v1.ToolScript.FunctionsEntry.value:type_name -> team.v1.ToolScriptFunction
+	2,  // 31: team.v1.Scenario.ModelsEntry.value:type_name -> team.v1.ModelScript
+	23, // 32: team.v1.Scenario.AgentsEntry.value:type_name -> team.v1.ScriptedAgent
+	3,  // 33: team.v1.Scenario.ToolsEntry.value:type_name -> team.v1.ToolScript
+	10, // 34: team.v1.Expectation.GivenEntry.value:type_name -> team.v1.TextExpectation
+	10, // 35: team.v1.Expectation.SaidEntry.value:type_name -> team.v1.TextExpectation
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_scenario_proto_init() }
@@ -1027,16 +1328,16 @@ func file_team_v1_scenario_proto_init() {
 		return
 	}
 	file_team_v1_config_proto_init()
-	file_team_v1_scenario_proto_msgTypes[4].OneofWrappers = []any{}
-	file_team_v1_scenario_proto_msgTypes[6].OneofWrappers = []any{}
 	file_team_v1_scenario_proto_msgTypes[7].OneofWrappers = []any{}
+	file_team_v1_scenario_proto_msgTypes[9].OneofWrappers = []any{}
+	file_team_v1_scenario_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_scenario_proto_rawDesc), len(file_team_v1_scenario_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

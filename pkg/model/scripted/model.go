@@ -21,6 +21,8 @@ type Config struct {
 	Price *teamv1.Price
 	// Accepts are the media types of the files that the model takes; nil means all.
 	Accepts []string
+	// Used has the answers of recorded scripts that were given; nil means that of this model only.
+	Used *Used
 }
 
 // Model answers from a script. It is safe for concurrent use.
@@ -29,6 +31,7 @@ type Model struct {
 	script  *Script
 	price   *teamv1.Price
 	accepts []string
+	used    *Used
 }
 
 var (
@@ -48,7 +51,7 @@ func New(c Config) (*Model, error) {
 	if len(c.Accepts) == 0 {
 		c.Accepts = []string{"*/*"}
 	}
-	return &Model{name: c.Name, script: c.Script, price: c.Price, accepts: c.Accepts}, nil
+	return &Model{name: c.Name, script: c.Script, price: c.Price, accepts: c.Accepts, used: cmp.Or(c.Used, &Used{})}, nil
 }
 
 // Name implements agent.Model.
@@ -75,7 +78,11 @@ func (m *Model) Generate(ctx context.Context, req *agent.ModelRequest) iter.Seq2
 			}
 		}
 		turn := a.turn(m.name)
-		yield(agent.ModelChunk{Turn: turn, Spent: m.Price().Spent(UsageOf(req, turn)), MaxOutput: req.MaxOutput}, nil)
+		usage := UsageOf(req, turn)
+		if a.Usage != nil {
+			usage = *a.Usage
+		}
+		yield(agent.ModelChunk{Turn: turn, Spent: m.Price().Spent(usage), MaxOutput: req.MaxOutput}, nil)
 	}
 }
 
@@ -87,7 +94,7 @@ func (m *Model) Price() agent.Price { return model.PriceOf(m.price).Micros() }
 func (m *Model) Files() agent.Files { return agent.Files{Types: m.accepts, URLs: m.accepts} }
 
 func (m *Model) answer(ctx context.Context, req *agent.ModelRequest) (*Answer, error) {
-	a, err := m.script.Answer(req)
+	a, err := m.script.answer(req, m.used)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +113,7 @@ func (a *Answer) turn(name string) *teamv1.Turn {
 		finish = "tool_calls"
 	}
 	finish = cmp.Or(a.FinishReason, finish)
-	return &teamv1.Turn{Text: a.Text, ToolCalls: a.ToolCalls, FinishReason: finish, End: model.EndOf(finish), Model: name}
+	return &teamv1.Turn{Text: a.Text, Files: a.Files, ToolCalls: a.ToolCalls, FinishReason: finish, End: model.EndOf(finish), Model: name}
 }
 
 func (f *Failure) err(name string) *agent.Error {

@@ -114,6 +114,9 @@ func (p *parser) text(n *yaml.Node, what string) string {
 // template returns a text with placeholders. Unknown placeholders are faults.
 func (p *parser) template(n *yaml.Node, what string) string {
 	s := p.text(n, what)
+	if p.recorded {
+		return s
+	}
 	if name, bad := unknownPlaceholder(s); bad {
 		p.fault(n, suggest(name, append(slices.Clone(placeholders), resultOf+"TOOL")...), "%s has no placeholder {{%s}}", what, short(name))
 	}
@@ -131,6 +134,17 @@ func (p *parser) number(n *yaml.Node, what string, least, most int) int {
 		return 0
 	}
 	return v
+}
+
+// truth returns true or false.
+func (p *parser) truth(n *yaml.Node, what string) bool {
+	if !p.is(n, yaml.ScalarNode, what, "true or false") {
+		return false
+	}
+	if n.Tag != "!!bool" {
+		p.fault(n, "", "%s must be true or false, not %s", what, kindOf(n))
+	}
+	return n.Value == "true"
 }
 
 func (p *parser) millis(n *yaml.Node, what string) time.Duration {

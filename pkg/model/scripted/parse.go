@@ -2,6 +2,8 @@ package scripted
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +15,11 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/encoding/protojson"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
 
@@ -23,6 +28,7 @@ const (
 	maxFile   = 1 << 20 // bytes
 	maxDelay  = 10 * time.Minute
 	maxChunks = 10_000
+	maxTokens = 1_000_000_000
 )
 
 // Parse parses a script; file is its name in faults. The error is of type Faults and holds all
@@ -49,6 +55,7 @@ func parse(file string, read func(*parser) *yaml.Node) (*Script, error) {
 	s := &Script{file: file, agents: map[string][]*entry{}}
 	if root := read(p); root != nil {
 		p.script(root, s)
+		s.id = idOf(root)
 	}
 	if len(p.faults) > 0 {
 		p.faults.sort()
@@ -57,12 +64,24 @@ func parse(file string, read func(*parser) *yaml.Node) (*Script, error) {
 	return s, nil
 }
 
+// idOf returns the hash of a node.
+func idOf(n *yaml.Node) string {
+	text, err := yaml.Marshal(n)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:])
+}
+
 // parser visits the nodes of a file and collects faults.
 type parser struct {
 	file   string
 	lines  []string
 	env    *cel.Env
 	faults Faults
+
+	recorded bool // texts have no placeholders, and each entry is one call
 }
 
 func (p *parser) faultAt(line, col int, hint, format string, args ...any) {
@@ -117,7 +136,12 @@ func (p *parser) syntax(err error) {
 
 // script reads the root, which maps agents to lists of entries.
 func (p *parser) script(root *yaml.Node, s *Script) {
-	agents := p.fields(root, "a script", "agents")["agents"]
+	f := p.fields(root, "a script", "agents", "recorded")
+	agents := f["agents"]
+	if v := f["recorded"]; v != nil {
+		p.recorded = p.truth(v, "recorded")
+	}
+	s.recorded = p.recorded
 	switch {
 	case agents == nil:
 		if len(p.faults) == 0 {
@@ -149,7 +173,7 @@ func (p *parser) entries(id string, list *yaml.Node) []*entry {
 		}
 		before := len(p.faults)
 		e := p.entry(n)
-		if e.when == nil && len(p.faults) == before {
+		if e.when == nil && !p.recorded && len(p.faults) == before {
 			always = n.Line
 		}
 		entries = append(entries, e)
@@ -161,7 +185,7 @@ func (p *parser) entries(id string, list *yaml.Node) []*entry {
 func (p *parser) entry(n *yaml.Node) *entry {
 	e := &entry{line: n.Line, chunks: 1}
 	before := len(p.faults)
-	f := p.fields(n, "an entry", "when", "text", "tool_calls", "error", "delay_ms", "chunks", "finish_reason")
+	f := p.fields(n, "an entry", "when", "text", "tool_calls", "error", "delay_ms", "chunks", "finish_reason", "usage", "files")
 	if v := f["when"]; v != nil {
 		e.when = p.condition(v)
 	}
@@ -183,6 +207,12 @@ func (p *parser) entry(n *yaml.Node) *entry {
 	if v := f["finish_reason"]; v != nil {
 		e.finish = p.finishReason(v)
 	}
+	if v := f["usage"]; v != nil {
+		e.usage = p.usage(v)
+	}
+	if v := f["files"]; v != nil {
+		e.files = p.files(v)
+	}
 	p.combination(n, f, len(p.faults) == before)
 	return e
 }
@@ -191,14 +221,14 @@ func (p *parser) entry(n *yaml.Node) *entry {
 func (p *parser) combination(n *yaml.Node, f map[string]*yaml.Node, sound bool) {
 	switch {
 	case f["error"] != nil:
-		for _, k := range []string{"text", "tool_calls", "chunks", "finish_reason"} {
+		for _, k := range []string{"text", "tool_calls", "chunks", "finish_reason", "usage", "files"} {
 			if f[k] != nil {
 				p.fault(f[k], "make it an entry of its own", "an entry with an error cannot have %s", k)
 			}
 		}
 	case f["chunks"] != nil && f["text"] == nil:
 		p.fault(f["chunks"], "", "chunks needs a text")
-	case f["text"] == nil && f["tool_calls"] == nil && sound:
+	case f["text"] == nil && f["tool_calls"] == nil && f["files"] == nil && sound:
 		p.fault(n, "", "an entry needs a text, tool_calls or an error")
 	}
 }
@@ -210,6 +240,39 @@ func (p *parser) finishReason(n *yaml.Node) string {
 		p.fault(n, suggest(reason, "stop", "tool_calls", "length", "content_filter"), "finish_reason %q is unknown", short(reason))
 	}
 	return reason
+}
+
+// usage returns the tokens that a turn has used.
+func (p *parser) usage(n *yaml.Node) *agent.Usage {
+	f, u := p.fields(n, "usage", "input", "output", "cached_input", "cache_write", "reasoning"), &agent.Usage{}
+	for key, to := range map[string]*int64{
+		"input": &u.Input, "output": &u.Output, "cached_input": &u.CachedInput, "cache_write": &u.CacheWrite, "reasoning": &u.Reasoning,
+	} {
+		if v := f[key]; v != nil {
+			*to = int64(p.number(v, key, 0, maxTokens))
+		}
+	}
+	return u
+}
+
+// files returns parts in the JSON form of A2A.
+func (p *parser) files(n *yaml.Node) []*a2av1.Part {
+	if !p.is(n, yaml.SequenceNode, "files", "a list of parts") {
+		return nil
+	}
+	var parts []*a2av1.Part
+	for _, item := range n.Content {
+		part := &a2av1.Part{}
+		if !p.is(item, yaml.MappingNode, "a file", "keys and values") {
+			continue
+		}
+		if data, err := json.Marshal(p.object(item)); err != nil || protojson.Unmarshal(data, part) != nil || !agent.IsFile(part) {
+			p.fault(item, "for example: {raw: aGVsbG8=, mediaType: text/plain}", "this is not a file of A2A")
+			continue
+		}
+		parts = append(parts, part)
+	}
+	return parts
 }
 
 func (p *parser) condition(n *yaml.Node) cel.Program {

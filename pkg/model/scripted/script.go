@@ -11,6 +11,8 @@
 //	      delay_ms: 50                           # before the answer
 //	      chunks: 3                              # number of pieces in which the text is streamed
 //	      finish_reason: length                  # the turn was cut; default: stop or tool_calls
+//	      usage: {input: 20, output: 5}          # tokens; default: one for each word
+//	      files: [{raw: BASE64, mediaType: image/png}] # parts in the JSON form of A2A, after the text
 //
 // The first entry that matches a request is the answer. Conditions can use these
 // variables: input (the last user message), inputs (all user messages), turn (the
@@ -23,6 +25,10 @@
 // are not JSON.
 //
 // A script has no state, so a run that continues after a crash gets the same answers.
+//
+// With recorded: true beside agents, the entries are answers that were recorded: each answers one call, the
+// first that matches and that no other call has got, and texts have no placeholders. An error that is the last
+// one is repeated.
 package scripted
 
 import (
@@ -32,18 +38,22 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"cel.dev/cel-go/cel"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Script is a parsed script. It is safe for concurrent use.
 type Script struct {
-	file   string
-	agents map[string][]*entry
+	file     string
+	agents   map[string][]*entry
+	recorded bool
+	id       string // equal for scripts with the same text
 }
 
 // entry is an answer with its condition.
@@ -56,6 +66,8 @@ type entry struct {
 	delay  time.Duration
 	chunks int
 	finish string
+	usage  *agent.Usage // nil counts words
+	files  []*a2av1.Part
 }
 
 // call is a tool call. Its arguments are raw if value is nil.
@@ -79,6 +91,10 @@ type Answer struct {
 	Chunks int
 	// FinishReason is the reason for the end of the turn; "" means stop or tool_calls.
 	FinishReason string
+	// Usage is what the turn has used; nil means a token for each word.
+	Usage *agent.Usage
+	// Files are the files that follow the text.
+	Files []*a2av1.Part
 }
 
 // Failure is a turn that fails as if an endpoint had responded with an HTTP status.
@@ -105,21 +121,37 @@ func (s *Script) Agents() []string {
 
 // Answer returns the answer to a request of req.Agent. The error is an *agent.Error that names the
 // agent, the turn and what to add to the script.
-func (s *Script) Answer(req *agent.ModelRequest) (*Answer, error) {
+func (s *Script) Answer(req *agent.ModelRequest) (*Answer, error) { return s.answer(req, &Used{}) }
+
+// answer is Answer with the recorded answers that were given.
+func (s *Script) answer(req *agent.ModelRequest, used *Used) (*Answer, error) {
 	entries, ok := s.agents[req.Agent]
 	if !ok {
 		return nil, noAnswer("the script %s has no entries for agent %q (%s); add an entry under agents.%s",
 			s.name(), req.Agent, suggest(req.Agent, s.Agents()...), req.Agent)
 	}
 	conversation := newConversation(req)
-	for _, e := range entries {
+	conversation.literal = s.recorded
+	var last *entry
+	for i, e := range entries {
 		ok, err := e.matches(conversation)
 		if err != nil {
 			return nil, noAnswer("%s:%d, agent %q, turn %d: %w; shorten it", s.name(), e.line, req.Agent, conversation.turn, err)
 		}
-		if ok {
+		if !ok {
+			continue
+		}
+		if !s.recorded || used.take(entryKey{s.id, req.Agent, i}) {
 			return e.answer(conversation), nil
 		}
+		last = e
+	}
+	switch {
+	case last != nil && last.fail != nil:
+		return last.answer(conversation), nil
+	case s.recorded:
+		return nil, noAnswer("the record %s has no further answer for agent %q, turn %d; the team has changed since then: record it again, or add an entry under agents.%s",
+			s.name(), req.Agent, conversation.turn, req.Agent)
 	}
 	return nil, noAnswer("no entry of the script %s matches agent %q, turn %d; add one under agents.%s; an entry without when always matches",
 		s.name(), req.Agent, conversation.turn, req.Agent)
@@ -140,6 +172,7 @@ type conversation struct {
 	tools   []string
 	results []string
 	result  map[string]string
+	literal bool // texts have no placeholders
 }
 
 // newConversation extracts the variables from a request.
@@ -176,7 +209,7 @@ func (e *entry) matches(s *conversation) (bool, error) {
 }
 
 func (e *entry) answer(s *conversation) *Answer {
-	a := &Answer{Text: s.fill(e.text), Failure: e.fail, Delay: e.delay, Chunks: e.chunks, FinishReason: e.finish}
+	a := &Answer{Text: s.fill(e.text), Failure: e.fail, Delay: e.delay, Chunks: e.chunks, FinishReason: e.finish, Usage: e.usage, Files: e.files}
 	for i, c := range e.calls {
 		a.ToolCalls = append(a.ToolCalls, &teamv1.ToolCall{
 			Id: fmt.Sprintf("call_%d_%d", s.turn, i+1), Name: c.name, Arguments: c.arguments(s),
@@ -194,6 +227,33 @@ func (c *call) arguments(s *conversation) string {
 		return c.raw
 	}
 	return string(b)
+}
+
+// Used records which answers of recorded scripts were given. Models with the same script share it. The zero
+// value has none. It is safe for concurrent use.
+type Used struct {
+	mu    sync.Mutex
+	taken map[entryKey]bool // guarded by mu
+}
+
+// entryKey identifies an entry of a script.
+type entryKey struct {
+	script, agent string
+	index         int
+}
+
+// take takes an entry, and reports whether it was free.
+func (u *Used) take(k entryKey) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.taken[k] {
+		return false
+	}
+	if u.taken == nil {
+		u.taken = map[entryKey]bool{}
+	}
+	u.taken[k] = true
+	return true
 }
 
 // Pieces returns the text in Chunks pieces of about the same size. It returns fewer pieces if the

@@ -28,7 +28,7 @@ func unknownPlaceholder(text string) (string, bool) {
 
 // fill replaces the placeholders of a text.
 func (s *conversation) fill(text string) string {
-	if !strings.Contains(text, "{{") {
+	if s.literal || !strings.Contains(text, "{{") {
 		return text
 	}
 	return placeholder.ReplaceAllStringFunc(text, func(m string) string {
