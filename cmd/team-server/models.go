@@ -48,7 +48,7 @@ func modelsCommand(s *cli.Shell) *cobra.Command {
 			Use: "prices [PATTERN]", Short: "Lists the prices of public models that models without price have", Example: "  team-server models prices openai/gpt-5",
 			Long: "Lists prices of public models in USD per million tokens, as they were when the program was\n" +
 				"built. A model of the file without price has that of its provider and name, unless base_url\n" +
-				"names another address. PATTERN is a part of PROVIDER/NAME, in which * stands for any text.\n" +
+				"is another address. PATTERN is a part of PROVIDER/NAME, in which * stands for any text.\n" +
 				"A date may follow a name that ends with *. Where a provider has several prices, they are the\n" +
 				"highest, so that limits hold.",
 			Args:              usage(atMostOne("PATTERN")),

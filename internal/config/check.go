@@ -74,7 +74,7 @@ func (k *checker) check() {
 	k.markUsed()
 	k.inheritance()
 	k.needs()
-	k.Shipped = ship(k.Server.GetModels(), k.endpoints)
+	k.Shipped = ship(k.Server.GetModels())
 	for _, name := range sorted(k.Server.GetServer().GetAccounts()) {
 		account.Check(k.Server.GetServer().GetAccounts()[name], k.at("server", "accounts", name).ReportKey)
 	}

@@ -15,8 +15,6 @@ const compatible = "openai"
 
 // endpoint is an endpoint that is compatible with OpenAI's and known by a name.
 type endpoint struct {
-	// name is its word.
-	name string
 	// baseURL is its address; "" if each user has one of their own, such as example.
 	baseURL, example string
 	// key is the variable with its key; "" if it needs none.
@@ -58,7 +56,6 @@ func (k *checker) nameEndpoints() {
 		case m.GetBaseUrl() == "" && e.baseURL == "":
 			at.At("provider").Fault(fmt.Sprintf("a model of %s needs the address of your endpoint", m.GetProvider()), "add base_url: "+e.example)
 		default:
-			e.name = m.GetProvider()
 			k.endpoints[name] = e.applied(m)
 		}
 	}

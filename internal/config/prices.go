@@ -1,27 +1,44 @@
 package config
 
 import (
+	"strings"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/prices"
+	"github.com/agentteams/team-server/pkg/model/anthropic"
+	"github.com/agentteams/team-server/pkg/model/gemini"
+	"github.com/agentteams/team-server/pkg/model/openai"
 )
 
-// ship gives the models that have no price, and whose provider sells them at its own address, the prices that the program
-// ships with, and returns their names. These prices become part of the definitions that runs begin with, like those of the
-// file. named are the endpoints of models whose provider was the name of one.
-func ship(models map[string]*teamv1.ModelConfig, named map[string]endpoint) map[string]bool {
+// ship gives the models that have no price, and are called at the address of a provider, the prices that the program ships
+// with, and returns their names. These prices become part of the definitions that runs begin with, like those of the file.
+func ship(models map[string]*teamv1.ModelConfig) map[string]bool {
 	shipped := map[string]bool{}
 	for name, m := range models {
-		seller, address := m.GetProvider(), ""
-		if e, ok := named[name]; ok {
-			seller, address = e.name, e.baseURL
-		}
-		if m.GetPrice() == nil && m.GetBaseUrl() == address {
-			m.Price = prices.Of(seller, m.GetName())
+		if m.GetPrice() == nil {
+			m.Price = prices.Of(sellerOf(m), m.GetName())
 			shipped[name] = m.GetPrice() != nil
 		}
 	}
 	return shipped
 }
+
+// sellerOf returns the word for the provider at whose address a model is called; "" if the address is another one.
+func sellerOf(m *teamv1.ModelConfig) string {
+	address := strings.TrimRight(m.GetBaseUrl(), "/")
+	if address == "" || address == addresses[m.GetProvider()] {
+		return m.GetProvider()
+	}
+	for word, e := range endpoints {
+		if m.GetProvider() == compatible && address == e.baseURL {
+			return word
+		}
+	}
+	return ""
+}
+
+// addresses are those of the providers, by their words.
+var addresses = map[string]string{"openai": openai.DefaultBaseURL, "anthropic": anthropic.DefaultBaseURL, "gemini": gemini.DefaultBaseURL}
 
 // varies reports whether requests of an agent or team may cost more than the price of a model that the program ships with:
 // fields such as service_tier can choose another one.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -111,11 +112,14 @@ func (in *standIns) model(s *StandIns, name string, n *yaml.Node) {
 	}
 	in.played[name] = script
 	if provider != nil && provider.Value != "scripted" { // a stand-in needs no key
-		own := source.Value(n, "base_url") != nil
+		address := source.Value(n, "base_url")
 		remove(n, "api_key", "base_url")
 		put(n, "api_key", parseNode("none"))
-		if own {
-			put(n, "base_url", parseNode("http://127.0.0.1")) // so that it has no price that is shipped
+		if address != nil && strings.Contains(address.Value, "$") {
+			address = parseNode("http://127.0.0.1") // for its price, any address of one's own is alike
+		}
+		if address != nil {
+			put(n, "base_url", address)
 		}
 	}
 }

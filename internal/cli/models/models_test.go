@@ -91,6 +91,22 @@ func TestModelTest(t *testing.T) {
 	}
 }
 
+// TestModelTestOfProviders: models test works with the API of each provider.
+func TestModelTestOfProviders(t *testing.T) {
+	t.Parallel()
+	for _, provider := range []string{"anthropic", "gemini"} {
+		llm := fakellm.New(t)
+		llm.Script("n", able...)
+		c, out, _ := commands(t, "{provider: "+provider+", name: n, base_url: '"+llm.Root+"', api_key: "+key+", price: {input: 1, output: 2}}")
+		if err := c.Test(t.Context(), "m"); err != nil {
+			t.Fatalf("%s: %v", provider, err)
+		}
+		if text := out.String(); strings.Count(text, " yes ") != 6 || !strings.Contains(text, "cost: 0.00027 USD") {
+			t.Errorf("%s: got\n%s", provider, text)
+		}
+	}
+}
+
 // TestModelTestAsJSON: with -o json the result is an object.
 func TestModelTestAsJSON(t *testing.T) {
 	t.Parallel()
