@@ -80,7 +80,7 @@ func TestA_16_Blobs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := file(200<<10, "cat")
+			p := file(2600<<10, "cat")
 			if _, _, err := s.Create(t.Context(), withFile("one", p)); err != nil {
 				t.Fatal(err)
 			}
@@ -93,8 +93,8 @@ func TestA_16_Blobs(t *testing.T) {
 				t.Fatal(err)
 			}
 			finish(t, s, "two", artifact(p))
-			if n := s.Count(t.Context(), t, "blob"); n != 2 {
-				t.Errorf("%d blobs of two runs with the same file, want one for each", n)
+			if n := s.Count(t.Context(), t, "blob"); n != 2*3 {
+				t.Errorf("%d pieces of blobs of two runs with the same file, want three for each", n)
 			}
 			if n := s.Largest(t.Context(), t); n > 4<<10 {
 				t.Errorf("an event or a snapshot has %d bytes", n)

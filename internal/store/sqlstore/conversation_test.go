@@ -3,6 +3,8 @@ package sqlstore_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,4 +186,58 @@ func BenchmarkConversation(b *testing.B) {
 			add(id(i), 2)
 		}
 	})
+}
+
+// Large entries are stored in pieces, once for each path, and go with the last entry that needs them. Pieces that were
+// deleted before their entry was recorded are stored with it.
+func TestP11_LargeEntriesAreInPieces(t *testing.T) {
+	t.Parallel()
+	for name, url := range urls(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+			s := open(t, url(t), sqlstore.Config{Clock: func() time.Time { return now }, Lease: forever, Retention: 24 * time.Hour})
+			before := s.Rows(t.Context(), t)
+			large := strings.Repeat("large ", 400_000)
+			add := func(task string, texts ...string) {
+				t.Helper()
+				var list []*a2av1.Message
+				for _, text := range texts {
+					list = append(list, agent.UserMessage("m", text))
+				}
+				if err := s.Remember(t.Context(), thread("c"), a2a.Exchange{Task: task, By: []a2a.Contribution{{Path: "lead", Messages: list}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pieces := func(want int64) {
+				t.Helper()
+				if n := s.Count(t.Context(), t, "history_piece"); n != want {
+					t.Errorf("%d pieces are stored, want %d", n, want)
+				}
+			}
+			add("one", "small", large)
+			add("two", large)
+			pieces(3)
+			s.Exec(t.Context(), t, `DELETE FROM history_piece WHERE piece = 1`)
+			if _, err := s.Recall(t.Context(), thread("c"), "lead", 1<<40); !errors.Is(err, a2a.ErrDataLoss) {
+				t.Errorf("without a piece: %v", err)
+			}
+			add("three", large)
+			pieces(3)
+			if got := recall(t, s, "c").History; len(got) != 4 || agent.Text(got[0]) != "small" || agent.Text(got[1]) != large || agent.Text(got[3]) != large {
+				t.Errorf("recalled are %d messages", len(got))
+			}
+			for i := range 3 {
+				add(id(i), slices.Repeat([]string{"x"}, a2a.KeptEntries/2)...)
+			}
+			pieces(0)
+			add("last", large)
+			pieces(3)
+			now = now.Add(25 * time.Hour)
+			sweep(t, s)
+			if n := s.Rows(t.Context(), t); n != before {
+				t.Errorf("%d rows are left, there were %d", n, before)
+			}
+		})
+	}
 }

@@ -17,7 +17,7 @@ func (s *Store) DB() *db.DB { return s.db }
 // Rows counts what all tables hold.
 func (s *Store) Rows(ctx context.Context, t testing.TB) (n int64) {
 	t.Helper()
-	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting", "conversation", "history", "conversation_state", "push_config", "push_dead", "catalog", "question", "halt", "halt_task", "blob"} {
+	for _, table := range []string{"task", "run", "replica", "event", "inbox", "request", "definition", "setting", "conversation", "history", "history_piece", "conversation_state", "push_config", "push_dead", "catalog", "question", "halt", "halt_task", "blob"} {
 		n += s.Count(ctx, t, table)
 	}
 	return n

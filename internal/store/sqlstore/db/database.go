@@ -90,9 +90,11 @@ func Exec(ctx context.Context, q Querier, stmts ...Stmt) error {
 }
 
 // Op is a change: statements that are applied together, or a plan, which can read first. Done is
-// called once, when the change is durable or has failed.
+// called once, when the change is durable or has failed. Early are statements of a large change that the writer
+// executes before, each in a transaction of its own, so that small changes need not wait for all of them.
 type Op struct {
 	Root     string // id of the run that it locks
+	Early    []Stmt
 	Stmts    []Stmt
 	Plan     func(ctx context.Context, q Querier) error // used instead of Stmts
 	Affected []int64                                    // number of rows changed, by statement
@@ -102,8 +104,11 @@ type Op struct {
 	Done     func(ctx context.Context, q Querier, err error) error // returns the final error
 }
 
-// Apply runs an op within a transaction.
+// Apply runs an op within a transaction, with what of Early was not written before.
 func (o *Op) Apply(ctx context.Context, q Querier) error {
+	if err := Exec(ctx, q, o.Early...); err != nil {
+		return err
+	}
 	if o.Plan != nil {
 		return o.Plan(ctx, q)
 	}

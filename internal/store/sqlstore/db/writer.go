@@ -106,15 +106,27 @@ func (w *writer) drain() {
 func (w *writer) next() (group []Source, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := min(len(w.queue), maxGroup)
-	if n == 0 && len(w.large) == 0 {
+	if len(w.queue) == 0 && len(w.large) == 0 {
 		w.busy = false
 		w.queue = nil
 		return nil, false
 	}
-	group = w.queue[:n:n]
+	return w.group(), true
+}
+
+// queued removes the changes of the next group from the queue.
+func (w *writer) queued() []Source {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.group()
+}
+
+// group implements next and queued. The caller must hold mu.
+func (w *writer) group() []Source {
+	n := min(len(w.queue), maxGroup)
+	group := w.queue[:n:n]
 	w.queue = w.queue[n:]
-	return group, true
+	return group
 }
 
 // commitSmall writes the small changes of a group, and keeps the large ones.
@@ -123,13 +135,14 @@ func (w *writer) commitSmall(sources []Source) {
 	size := 0
 	for i, s := range sources {
 		if s.IsLarge() {
-			if len(w.large) == 0 {
-				w.due = time.Now().Add(maxDelay)
-			}
-			w.large = append(w.large, s)
+			w.keepLarge(s)
 			continue
 		}
-		if o := s.Take(); o != nil {
+		switch o := s.Take(); {
+		case o == nil:
+		case len(o.Early) > 0:
+			w.keepLarge(taken{o, s.Of()})
+		default:
 			ops, accounts = append(ops, o), append(accounts, s.Of())
 			size += o.Size
 		}
@@ -154,13 +167,55 @@ func (w *writer) commitSmall(sources []Source) {
 	}
 }
 
+// keepLarge keeps a change that is written alone.
+func (w *writer) keepLarge(s Source) {
+	if len(w.large) == 0 {
+		w.due = time.Now().Add(maxDelay)
+	}
+	w.large = append(w.large, s)
+}
+
+// taken is a change that turned out to be large when it was taken.
+type taken struct {
+	op      *Op
+	account string
+}
+
+// Take implements Source.
+func (t taken) Take() *Op { return t.op }
+
+// IsLarge implements Source.
+func (t taken) IsLarge() bool { return true }
+
+// Of implements Source.
+func (t taken) Of() string { return t.account }
+
+// commitEarly writes what may be durable before the rest of a change, and small changes in between. If it cannot be
+// written, the change has failed, and the result is false.
+func (w *writer) commitEarly(o *Op) bool {
+	var failed error
+	size := o.Size / max(1, len(o.Early)) // of each, about
+	for len(o.Early) > 0 && failed == nil {
+		w.commit([]*Op{{Root: o.Root, Stmts: o.Early[:1], Size: size, Done: func(_ context.Context, _ Querier, err error) error {
+			failed = err
+			return err
+		}}})
+		o.Early, o.Size = o.Early[1:], o.Size-size
+		w.commitSmall(w.queued())
+	}
+	if failed != nil {
+		_ = o.Done(w.ctx, nil, failed) // the caller gets the error from done
+	}
+	return failed == nil
+}
+
 // commitLarge writes the first large change.
 func (w *writer) commitLarge() {
 	began := time.Now()
 	s := w.large[0]
 	w.large[0] = nil
 	w.large = w.large[1:]
-	if o := s.Take(); o != nil {
+	if o := s.Take(); o != nil && w.commitEarly(o) {
 		w.commit([]*Op{o})
 	}
 	now := time.Now()

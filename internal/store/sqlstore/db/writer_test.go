@@ -127,6 +127,54 @@ func TestLargeChangesAreNotStarved(t *testing.T) {
 	})
 }
 
+// TestSmallChangesBetweenThePiecesOfALargeOne: small changes do not wait for all of a change that can be written in pieces.
+// If a piece cannot be written, the change fails.
+func TestSmallChangesBetweenThePiecesOfALargeOne(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		full bool // the disk, when the second piece is written
+		want []string
+	}{
+		"written": {false, []string{"[first]", "[early 1]", "[small]", "[early 2]", "[rest]"}},
+		"failed":  {true, []string{"[first]", "[early 1]", "[small]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var written []string
+			var w *writer
+			large := newOp("a", "large", LargeChange)
+			large.Early, large.Stmts = []Stmt{With("early 1"), With("early 2")}, []Stmt{With("rest")}
+			result := make(chan error, 1)
+			large.Done = func(_ context.Context, _ Querier, err error) error { result <- err; return err }
+			small := newOp("b", "small", 1)
+			small.Stmts = []Stmt{With("small")}
+			w = &writer{ctx: t.Context(), write: func(_ context.Context, ops []*Op) ([]*Op, error) {
+				text := ops[0].Stmts[0].Text
+				if text == "early 2" && c.full {
+					return ops, errClosed
+				}
+				if text == "early 1" {
+					_ = w.add(small)
+				}
+				written = append(written, "["+text+"]")
+				if ops[0].Done != nil {
+					_ = ops[0].Done(t.Context(), nil, nil)
+				}
+				return nil, nil
+			}}
+			first := newOp("a", "first", 1)
+			first.Stmts = []Stmt{With("first")}
+			_ = w.add(first)
+			_ = w.add(large)
+			err := <-result
+			w.close()
+			if !slices.Equal(written, c.want) || (err != nil) != c.full {
+				t.Errorf("written %v, %v; want %v", written, err, c.want)
+			}
+		})
+	}
+}
+
 // TestCloseEndsAPause: what is queued is written at once when the store is closed.
 func TestCloseEndsAPause(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
+	"iter"
 	"math"
 	"slices"
 
@@ -32,11 +33,28 @@ type Blob struct {
 	Value []byte
 }
 
+// PieceSize is the size in bytes of the pieces in which large values are stored. It bounds how long a transaction that
+// stores one takes, for which others wait.
+const PieceSize = 1 << 20
+
+// Pieces returns the value in pieces, as it is stored.
+func (b Blob) Pieces() iter.Seq2[int64, []byte] {
+	return func(yield func(int64, []byte) bool) {
+		n := int64(0)
+		for piece := range slices.Chunk(b.Value, PieceSize) {
+			if !yield(n, piece) {
+				return
+			}
+			n++
+		}
+	}
+}
+
 // blobs holds values by hash.
 type blobs map[string][]byte
 
-// selectBlob selects a blob of a run.
-const selectBlob = `SELECT body FROM blob WHERE id = $1 AND hash = $2`
+// selectBlob selects the pieces of a blob of a run.
+const selectBlob = `SELECT body FROM blob WHERE id = $1 AND hash = $2 ORDER BY piece`
 
 // Split returns an encoded message without its large values of types bytes and string, and each of these values
 // once. A value is only removed if may accepts its hash; a nil may accepts all. If no value is removed, record is body
@@ -185,14 +203,30 @@ func readBlobs(ctx context.Context, q db.Querier, root string, missing []ref, kn
 		if _, ok := known[string(r.hash)]; ok {
 			continue
 		}
-		var value []byte
-		err := q.Scan(ctx, []any{&value}, selectBlob, root, r.hash)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		value, err := readBlob(ctx, q, root, r)
+		if err != nil {
 			return err
 		}
 		known[string(r.hash)] = value
 	}
 	return nil
+}
+
+// readBlob reads a blob of a run. Its value is empty if it does not exist.
+func readBlob(ctx context.Context, q db.Querier, root string, r ref) (value []byte, err error) {
+	const most = 64 << 20 // of what is allocated at first, because the size in a damaged record may be anything
+	return ReadPieces(ctx, q, int(min(r.size, most)), selectBlob, root, r.hash)
+}
+
+// ReadPieces runs a query for the pieces of a value, and returns it. size is that of the value, as far as it is known.
+func ReadPieces(ctx context.Context, q db.Querier, size int, text string, args ...any) (value []byte, err error) {
+	err = db.Each(ctx, q, func() { value = make([]byte, 0, size) }, func(rows *sql.Rows) error {
+		var piece sql.RawBytes
+		err := rows.Scan(&piece)
+		value = append(value, piece...)
+		return err
+	}, text, args...)
+	return value, err
 }
 
 // Joined returns the encoded message of a stored record of a run. The error may be a2a.ErrDataLoss.

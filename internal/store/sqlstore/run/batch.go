@@ -34,10 +34,11 @@ type batch struct {
 	before, after listing
 	tail          []entry // for an end: inputs that came too late, and the end itself
 	snap          *snapshotRow
-	done          *a2av1.Task // the task in snap, unless it is large or not visible
-	pushed        int64       // 1 if the run has push configurations, which the batch wakes if they are idle; else 0
-	asking        bool        // there may be open questions for roles
-	slot          bool        // the run may have the slot of a collaboration
+	done          *a2av1.Task     // the task in snap, unless it is large or not visible
+	early         map[string]bool // hashes of the blobs that are stored before the other statements of the batch
+	pushed        int64           // 1 if the run has push configurations, which the batch wakes if they are idle; else 0
+	asking        bool            // there may be open questions for roles
+	slot          bool            // the run may have the slot of a collaboration
 	// quiet is set for a small end of a run into whose inbox nothing was ever put, as far as its journal knows.
 	// Such an end need not read the inbox first: it is only admitted if that is so.
 	quiet bool
@@ -81,6 +82,13 @@ func sizeOf(values []record.Blob) (n int) {
 // has a plan instead of statements, because it has to read the inbox first.
 func (b *batch) op() *db.Op {
 	o := &db.Op{Root: b.j.root, Size: b.size()}
+	if o.Size >= db.LargeChange {
+		blobs := b.blobs()
+		o.Early, b.early = b.storeBlobs(b.lo, blobs), map[string]bool{}
+		for _, v := range blobs {
+			b.early[string(v.Hash)] = true
+		}
+	}
 	if b.ended() && !b.quiet {
 		o.Plan = b.end
 		o.Done = func(_ context.Context, _ db.Querier, err error) error {
@@ -156,19 +164,10 @@ func (b *batch) statements(inputs int64) []db.Stmt {
 		stmts = append(stmts, db.With(text, append(at[:3:3], args...)...))
 	}
 	var costs []cost.Sum
-	known := map[string]bool{}
-	store := func(values []record.Blob) {
-		for _, v := range values {
-			if !known[string(v.Hash)] {
-				known[string(v.Hash)] = true
-				add(insertBlob, v.Hash, v.Value)
-			}
-		}
-	}
+	stmts = append(stmts, b.storeBlobs(hi, slices.DeleteFunc(b.blobs(), func(v record.Blob) bool { return b.early[string(v.Hash)] }))...)
 	for rows := range slices.Chunk(entries, maxRows) {
 		args := make([]any, 0, eventColumns*len(rows))
 		for _, e := range rows {
-			store(e.Blobs)
 			args = append(args, e.Event.GetSeq(), e.Event.GetScope(), record.IsDelta(e.Event), e.Sum, e.Body)
 		}
 		add(j.s.insertEvents[len(rows)-1], args...)
@@ -188,7 +187,6 @@ func (b *batch) statements(inputs int64) []db.Stmt {
 	}
 	switch {
 	case b.snap != nil:
-		store(b.snap.blobs)
 		add(endTask, int64(b.after.state), b.after.at, db.Flag(b.after.visible), hi, b.snap.sum, b.snap.record)
 	case b.after != b.before:
 		add(updateTask, int64(b.after.state), b.after.at, db.Flag(b.after.visible))
@@ -198,6 +196,38 @@ func (b *batch) statements(inputs int64) []db.Stmt {
 	}
 	if b.pushed == 1 {
 		add(push.WakeIdle, j.s.db.Millis())
+	}
+	return stmts
+}
+
+// blobs returns each blob of the batch once, as far as they are known before its end is sealed.
+func (b *batch) blobs() (list []record.Blob) {
+	entries := slices.Concat(b.entries, b.tail)
+	if b.ended() && len(b.tail) == 0 {
+		if e, err := record.Encode(b.j.root, b.ending); err == nil { // otherwise seal returns the error
+			entries = append(entries, entry{Entry: e})
+		}
+	}
+	for _, e := range entries {
+		list = append(list, e.Blobs...)
+	}
+	if b.snap != nil {
+		list = append(list, b.snap.blobs...)
+	}
+	known := map[string]bool{}
+	return slices.DeleteFunc(list, func(v record.Blob) bool {
+		again := known[string(v.Hash)]
+		known[string(v.Hash)] = true
+		return again
+	})
+}
+
+// storeBlobs returns the statements that store blobs. seq is the last sequence number of the run when they are executed.
+func (b *batch) storeBlobs(seq int64, blobs []record.Blob) (stmts []db.Stmt) {
+	for _, v := range blobs {
+		for n, piece := range v.Pieces() {
+			stmts = append(stmts, db.With(insertBlob, b.j.root, b.j.epoch, seq, v.Hash, n, piece))
+		}
 	}
 	return stmts
 }
@@ -338,9 +368,10 @@ func outcomeState(end *teamv1.Event) a2av1.TaskState {
 	}
 }
 
-// insertBlob stores a blob of a batch that was admitted by fence.
-const insertBlob = `INSERT INTO blob (id, hash, body)
-SELECT id, $4, $5 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
+// insertBlob stores a piece of a blob, before or within the batch that needs it. The last sequence number of the run is
+// that of before or after the batch.
+const insertBlob = `INSERT INTO blob (id, hash, piece, body)
+SELECT id, $4, $5, $6 FROM run WHERE id = $1 AND epoch = $2 AND seq = $3
 ON CONFLICT DO NOTHING`
 
 // insertQuestion records a question for a role, in a batch that was admitted by fence.

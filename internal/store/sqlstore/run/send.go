@@ -50,8 +50,8 @@ const insertRequest = `INSERT INTO request (owner, agent, root, message, digest,
 ON CONFLICT (owner, message, agent, root) DO UPDATE SET digest = excluded.digest, id = excluded.id, n = excluded.n, at = excluded.at
 WHERE request.at <= $9`
 
-// insertFirstBlob stores a blob of the first event of a new task, if that event was inserted.
-const insertFirstBlob = `INSERT INTO blob (id, hash, body) SELECT $1, $2, $3
+// insertFirstBlob stores a piece of a blob of the first events of a new task, if these were inserted.
+const insertFirstBlob = `INSERT INTO blob (id, hash, piece, body) SELECT $1, $2, $3, $5
 WHERE ` + isFirst + ` ON CONFLICT DO NOTHING`
 
 // insertPush stores the configuration with which a task is created.
@@ -147,7 +147,9 @@ func (s *Intake) creation(n a2a.New) (*db.Op, error) {
 	}
 	for _, e := range entries {
 		for _, v := range e.Blobs {
-			o.Stmts = append(o.Stmts, db.With(insertFirstBlob, id, v.Hash, v.Value, first.Sum))
+			for n, piece := range v.Pieces() {
+				o.Stmts = append(o.Stmts, db.With(insertFirstBlob, id, v.Hash, n, first.Sum, piece))
+			}
 		}
 	}
 	if n.Push != nil {

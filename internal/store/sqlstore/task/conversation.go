@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 )
 
 // Tables are the tables of this package whose rows are copied with a store.
-var Tables = []string{"conversation", "history", "conversation_state"}
+var Tables = []string{"conversation", "history", "history_piece", "conversation_state"}
 
 // Conversations are what runs remember of their contexts. It implements a2a.Conversations.
 type Conversations struct{ DB *db.DB }
@@ -33,8 +34,14 @@ const (
 WHERE owner = $1 AND context_id = $2 AND path = $3 AND n <= $4 ORDER BY n DESC LIMIT 1`
 	useConversation = `INSERT INTO conversation (owner, context_id, last, used) VALUES ($1, $2, 0, $3)
 ON CONFLICT (owner, context_id) DO UPDATE SET used = excluded.used RETURNING last`
-	countOfTask = `SELECT count(*) FROM (SELECT 1 FROM history WHERE owner = $1 AND context_id = $2 AND task = $3 LIMIT 1) AS first`
-	updateLast  = `UPDATE conversation SET last = $3 WHERE owner = $1 AND context_id = $2`
+	countOfTask  = `SELECT count(*) FROM (SELECT 1 FROM history WHERE owner = $1 AND context_id = $2 AND task = $3 LIMIT 1) AS first`
+	updateLast   = `UPDATE conversation SET last = $3 WHERE owner = $1 AND context_id = $2`
+	selectPieces = `SELECT body FROM history_piece WHERE owner = $1 AND context_id = $2 AND path = $3 AND hash = $4 ORDER BY piece`
+	countPieces  = `SELECT count(*) FROM history_piece WHERE owner = $1 AND context_id = $2 AND path = $3 AND hash = $4`
+	insertPiece  = `INSERT INTO history_piece (owner, context_id, path, hash, piece, body) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
+	// deleteUnused deletes the pieces of entries that are no longer in the history of a path.
+	deleteUnused = `DELETE FROM history_piece WHERE owner = $1 AND context_id = $2 AND path = $3
+AND hash NOT IN (SELECT substr(body, 2) FROM history WHERE owner = $1 AND context_id = $2 AND path = $3 AND length(body) = 33)`
 	insertEntry = `INSERT INTO history (owner, context_id, path, n, task, sum, body) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	putState    = `INSERT INTO conversation_state (owner, context_id, path, n, sum, body) VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (owner, context_id, path, n) DO UPDATE SET sum = excluded.sum, body = excluded.body`
@@ -56,27 +63,43 @@ func (s *Conversations) Position(ctx context.Context, t a2a.Thread) (int64, erro
 func (s *Conversations) Recall(ctx context.Context, t a2a.Thread, path string, upTo int64) (a2a.Recollection, error) {
 	var r a2a.Recollection
 	q := s.DB.Reader()
-	var err error
-	r.History, err = db.List(ctx, q, func(rows *sql.Rows) (*a2av1.Message, error) {
-		m := &a2av1.Message{}
-		var n, sum int64
-		var body []byte
-		if err := rows.Scan(&n, &sum, &body); err != nil {
-			return m, err
-		}
-		if db.SumOf(threadID(t), n, path, body) != sum || proto.Unmarshal(body, m) != nil {
-			return m, db.DataLoss("entry", t.ContextID, n)
-		}
-		return m, nil
-	}, selectHistory, t.Owner, t.ContextID, path, upTo, int64(agent.HistoryLength))
+	rows, err := db.Rows(ctx, q, func(r *entryRow) []any { return []any{&r.n, &r.sum, &r.body} }, selectHistory, t.Owner, t.ContextID, path, upTo, int64(agent.HistoryLength))
 	if err != nil {
 		return a2a.Recollection{}, err
 	}
-	slices.Reverse(r.History)
+	for _, row := range slices.Backward(rows) {
+		m, err := row.message(ctx, q, t, path)
+		if err != nil {
+			return a2a.Recollection{}, err
+		}
+		r.History = append(r.History, m)
+	}
 	if r.State, err = stateOf(ctx, q, t, path, upTo); err != nil {
 		return a2a.Recollection{}, err
 	}
 	return r, nil
+}
+
+// entryRow is a row of history.
+type entryRow struct {
+	n, sum int64
+	body   []byte
+}
+
+// message returns the message of an entry. The error may be a2a.ErrDataLoss.
+func (r entryRow) message(ctx context.Context, q db.Querier, t a2a.Thread, path string) (*a2av1.Message, error) {
+	body := r.body
+	if len(body) > 0 && body[0] == inPieces {
+		var err error
+		if body, err = record.ReadPieces(ctx, q, 2*record.PieceSize, selectPieces, t.Owner, t.ContextID, path, r.body[1:]); err != nil {
+			return nil, err
+		}
+	}
+	m := &a2av1.Message{}
+	if db.SumOf(threadID(t), r.n, path, body) != r.sum || proto.Unmarshal(body, m) != nil {
+		return nil, db.DataLoss("entry", t.ContextID, r.n)
+	}
+	return m, nil
 }
 
 // stateOf returns the state of a path as of entry upTo, nil without one. The error may be
@@ -107,7 +130,7 @@ func (s *Conversations) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchan
 		return err
 	}
 	w := &exchange{db: s.DB, thread: t, task: e.Task, by: e.By}
-	size, err := w.encode()
+	size, early, err := w.encode()
 	if err != nil {
 		return err
 	}
@@ -115,11 +138,15 @@ func (s *Conversations) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchan
 		w.q = q
 		return w.write(ctx)
 	}
+	o := &db.Op{Size: size, Account: a2a.AccountOf(t.Owner), Early: early, Plan: plan}
 	if !s.DB.Single { // it ends with ctx, and no other change waits for it
-		return s.DB.Do(ctx, plan)
+		return s.DB.Do(ctx, o.Apply)
 	}
-	return s.DB.Await(ctx, &db.Op{Size: size, Account: a2a.AccountOf(t.Owner), Plan: plan})
+	return s.DB.Await(ctx, o)
 }
+
+// inPieces is the first byte of the body of an entry that is stored in pieces. No encoded message begins with it.
+const inPieces = 0
 
 // exchange writes an exchange to its conversation, whose row it has locked.
 type exchange struct {
@@ -127,26 +154,53 @@ type exchange struct {
 	thread a2a.Thread
 	task   string
 	by     []a2a.Contribution
-	bodies [][][]byte // the encoded messages, by contribution
+	bodies [][]encoded // the messages, by contribution
 	q      db.Querier
 	last   int64
 }
 
-// encode encodes the messages, and returns their size in bytes.
-func (w *exchange) encode() (size int, err error) {
+// encoded is a message as it is stored.
+type encoded struct {
+	body   []byte
+	hash   []byte    // of a message that is stored in pieces
+	pieces []db.Stmt // that store it
+}
+
+// encode encodes the messages, and returns their size in bytes, and the statements that may be executed early.
+func (w *exchange) encode() (size int, early []db.Stmt, err error) {
 	for _, c := range w.by {
-		var bodies [][]byte
+		var list []encoded
 		for _, m := range c.Messages {
-			body, err := proto.Marshal(m)
+			e, err := w.message(c.Path, m)
 			if err != nil {
-				return 0, fmt.Errorf("encode an entry of %s: %w", w.task, err)
+				return 0, nil, err
 			}
-			bodies = append(bodies, body)
-			size += len(body)
+			list = append(list, e)
+			size += len(e.body)
+			early = append(early, e.pieces...)
 		}
-		w.bodies = append(w.bodies, bodies)
+		w.bodies = append(w.bodies, list)
 	}
-	return size, nil
+	if len(early) > 0 { // pieces belong to a conversation, with which they are deleted
+		early = slices.Insert(early, 0, db.With(useConversation, w.thread.Owner, w.thread.ContextID, w.db.Millis()))
+	}
+	return size, early, nil
+}
+
+// message encodes a message of a path.
+func (w *exchange) message(path string, m *a2av1.Message) (e encoded, err error) {
+	if e.body, err = proto.Marshal(m); err != nil {
+		return e, fmt.Errorf("encode an entry of %s: %w", w.task, err)
+	}
+	if len(e.body) <= record.PieceSize {
+		return e, nil
+	}
+	sum := sha256.Sum256(e.body)
+	e.hash = sum[:]
+	for n, piece := range (record.Blob{Hash: e.hash, Value: e.body}).Pieces() {
+		e.pieces = append(e.pieces, db.With(insertPiece, w.thread.Owner, w.thread.ContextID, path, e.hash, n, piece))
+	}
+	return e, nil
 }
 
 // write adds the exchange, unless an exchange of the task is recorded already: by an earlier
@@ -175,15 +229,38 @@ func (w *exchange) write(ctx context.Context) error {
 }
 
 // entries adds what a path was asked and answered, and deletes its oldest entries beyond the limit.
-func (w *exchange) entries(ctx context.Context, path string, bodies [][]byte) error {
+func (w *exchange) entries(ctx context.Context, path string, list []encoded) error {
 	t := w.thread
-	for _, body := range bodies {
+	for _, e := range list {
 		w.last++
-		if _, err := w.q.Exec(ctx, insertEntry, t.Owner, t.ContextID, path, w.last, w.task, db.SumOf(threadID(t), w.last, path, body), body); err != nil {
+		body := e.body
+		if e.hash != nil {
+			body = append([]byte{inPieces}, e.hash...)
+			if err := w.complete(ctx, path, e); err != nil {
+				return err
+			}
+		}
+		if _, err := w.q.Exec(ctx, insertEntry, t.Owner, t.ContextID, path, w.last, w.task, db.SumOf(threadID(t), w.last, path, e.body), body); err != nil {
 			return err
 		}
 	}
-	return w.trim(ctx, "history", path)
+	if w.last <= a2a.KeptEntries {
+		return nil
+	}
+	if err := w.trim(ctx, "history", path); err != nil {
+		return err
+	}
+	return db.Exec(ctx, w.q, db.With(deleteUnused, t.Owner, t.ContextID, path))
+}
+
+// complete stores the pieces of an entry if some are missing: those that were stored early may have been deleted since,
+// because no entry needed them yet.
+func (w *exchange) complete(ctx context.Context, path string, e encoded) error {
+	have, err := db.Value[int](ctx, w.q, countPieces, w.thread.Owner, w.thread.ContextID, path, e.hash)
+	if err != nil || have == len(e.pieces) {
+		return err
+	}
+	return db.Exec(ctx, w.q, e.pieces...)
 }
 
 // state stores the changed state of a path.
@@ -207,14 +284,14 @@ func (w *exchange) state(ctx context.Context, c a2a.Contribution) error {
 	if err != nil {
 		return err
 	}
+	if w.last <= a2a.KeptEntries {
+		return nil
+	}
 	return w.trim(ctx, "conversation_state", c.Path)
 }
 
 // trim deletes the oldest rows of a path beyond the limit.
 func (w *exchange) trim(ctx context.Context, table, path string) error {
-	if w.last <= a2a.KeptEntries {
-		return nil
-	}
 	const rows = ` WHERE owner = $1 AND context_id = $2 AND path = $3`
 	return db.Exec(ctx, w.q, db.With(`DELETE FROM `+table+rows+` AND n <= (SELECT n FROM `+table+rows+` ORDER BY n DESC LIMIT 1 OFFSET $4)`,
 		w.thread.Owner, w.thread.ContextID, path, int64(a2a.KeptEntries)))
@@ -266,7 +343,7 @@ func forgetThread(ctx context.Context, q db.Querier, t a2a.Thread, before int64)
 	if err != nil || gone == 0 {
 		return err
 	}
-	for _, table := range []string{"history", "conversation_state"} {
+	for _, table := range []string{"history", "history_piece", "conversation_state"} {
 		if _, err := q.Exec(ctx, `DELETE FROM `+table+` WHERE owner = $1 AND context_id = $2`, t.Owner, t.ContextID); err != nil {
 			return err
 		}

@@ -95,12 +95,13 @@ CREATE TABLE event (
     PRIMARY KEY (id, seq)
 );
 
--- Values of at least 32 KiB in events and snapshots of a run, such as files, each stored once for the run.
+-- Values of at least 32 KiB in events and snapshots of a run, such as files, each stored once for the run, in pieces.
 CREATE TABLE blob (
-    id   TEXT  NOT NULL,
-    hash BYTEA NOT NULL,
-    body BYTEA NOT NULL,
-    PRIMARY KEY (id, hash)
+    id    TEXT   NOT NULL,
+    hash  BYTEA  NOT NULL,
+    piece BIGINT NOT NULL,
+    body  BYTEA  NOT NULL,
+    PRIMARY KEY (id, hash, piece)
 );
 
 CREATE TABLE inbox (
@@ -170,6 +171,17 @@ CREATE TABLE history (
     PRIMARY KEY (owner, context_id, path, n)
 );
 CREATE INDEX history_task ON history (owner, context_id, task);
+
+-- Large entries of history in pieces, each stored once for its path: body in history is then a byte 0 and their hash.
+CREATE TABLE history_piece (
+    owner      TEXT   NOT NULL,
+    context_id TEXT   NOT NULL,
+    path       TEXT   NOT NULL,
+    hash       BYTEA  NOT NULL,
+    piece      BIGINT NOT NULL,
+    body       BYTEA  NOT NULL,
+    PRIMARY KEY (owner, context_id, path, hash, piece)
+);
 
 -- The whole state of a path from a place on.
 CREATE TABLE conversation_state (
@@ -472,6 +484,7 @@ DROP TABLE catalog;
 DROP TABLE push_dead;
 DROP TABLE push_config;
 DROP TABLE conversation_state;
+DROP TABLE history_piece;
 DROP TABLE history;
 DROP TABLE conversation;
 DROP TABLE question;
