@@ -76,8 +76,8 @@ def reduce(prices):
                 return None
             found[kind] = max(found.get(kind, 0), value)
     for kind, key in (('cached_input', 'cache_read_mtok'), ('cache_write', 'cache_write_mtok')):
-        if not all(getattr(price, key) is not None for price in prices):
-            found.pop(kind, None)  # where it is not known, it is that of input
+        if kind in found and not all(getattr(price, key) is not None for price in prices):
+            found[kind] = max(found[kind], found['input'])  # which it is where it is not known
     return {kind: float(found[kind]) for kind in ('input', 'cached_input', 'cache_write', 'output') if kind in found}
 
 
