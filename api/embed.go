@@ -1,7 +1,7 @@
 // Package api holds the descriptions of the interfaces that are generated from proto/.
 package api
 
-import _ "embed"
+import "embed"
 
 // OpenAPI describes the REST surface: OpenAPI 2.0, JSON.
 //
@@ -17,3 +17,9 @@ var TeamSchema []byte
 //
 //go:embed schema/test.schema.json
 var TestSchema []byte
+
+// Protos holds the Agent service and what it imports, below the folder protos: for agents in other languages, without
+// the options that other protos define.
+//
+//go:embed protos
+var Protos embed.FS

@@ -302,6 +302,20 @@ func initCommand(s *cli.Shell) *cobra.Command {
 	return c
 }
 
+func protosCommand(s *cli.Shell) *cobra.Command {
+	replace := false
+	c := &cobra.Command{
+		Use: "protos DIR", Short: "Writes the protos for an agent in another language",
+		Long: "Writes the protos of the Agent service and of A2A into a folder. They compile alone, with\n" +
+			"protoc, buf, grpc_tools or @grpc/proto-loader, for an agent in any language with gRPC.",
+		Example: "  team-server protos protos",
+		Args:    usage(named("DIR")),
+		RunE:    func(_ *cobra.Command, args []string) error { return cli.Protos(s, args[0], replace) },
+	}
+	c.Flags().BoolVar(&replace, "force", false, "replace files that have other content")
+	return c
+}
+
 func questionsCommand(s *cli.Shell) *cobra.Command {
 	question := ""
 	answer := &cobra.Command{

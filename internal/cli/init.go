@@ -33,3 +33,17 @@ func Init(s *Shell, template, folder string) error {
 	s.Sayf("  team-server dev     # serves it, with the Team Monitor")
 	return nil
 }
+
+// Protos writes the protos that an agent in another language implements into a folder.
+func Protos(s *Shell, folder string, replace bool) error {
+	names, err := scaffold.WriteProtos(folder, replace)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		fmt.Fprintln(s.Text(), filepath.Join(folder, name))
+	}
+	s.Sayf("The service of an agent is AgentService in team/v1/agent.proto. For example, with grpcio-tools of Python:")
+	s.Sayf("  python -m grpc_tools.protoc -I %[1]s --python_out=. --grpc_python_out=. $(find %[1]s -name '*.proto')", folder)
+	return nil
+}

@@ -1,11 +1,13 @@
 // Package scaffold writes the files with which a project begins: a configuration, the script of its model, tests, and
-// what they need beside them.
+// what they need beside them; or the protos for an agent in another language.
 package scaffold
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -72,21 +74,56 @@ func Write(t Template, folder string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if _, err := os.Lstat(filepath.Join(folder, name)); !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s exists already; name a folder that has no such file, or remove it", filepath.Join(folder, name))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if file := filepath.Join(folder, name); exists(file) {
+			return nil, fmt.Errorf("%s exists already; name a folder that has no such file, or remove it", file)
 		}
 	}
-	if err := os.MkdirAll(folder, 0o750); err != nil {
+	return write(folder, files)
+}
+
+// WriteProtos writes the protos of the Agent service, and what they import, into a folder, which is made if it does not
+// exist, and returns their names in order. Unless replace is set, it changes no file that has other content: the error names
+// one, and then nothing was written.
+func WriteProtos(folder string, replace bool) ([]string, error) {
+	files := map[string][]byte{}
+	protos, err := fs.Sub(api.Protos, "protos")
+	if err != nil {
 		return nil, err
 	}
+	err = fs.WalkDir(protos, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files[name], err = fs.ReadFile(protos, name)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := filepath.Join(folder, name)
+		if old, err := os.ReadFile(file); !replace && exists(file) && (err != nil || !bytes.Equal(old, files[name])) { //nolint:gosec // the user names the folder
+			return nil, fmt.Errorf("%s exists already and is different; name another folder, or replace it with --force", file)
+		}
+	}
+	return write(folder, files)
+}
+
+// exists reports whether there is anything at a path.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// write writes files below a folder and returns their names in order.
+func write(folder string, files map[string][]byte) ([]string, error) {
+	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(folder, name), files[name], 0o600); err != nil {
+		file := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(file, files[name], 0o600); err != nil {
 			return nil, err
 		}
 	}
