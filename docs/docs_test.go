@@ -114,7 +114,7 @@ func files(t *testing.T, all []block) string {
 func TestFiles(t *testing.T) {
 	for _, doc := range documents(t) {
 		all := blocks(t, doc)
-		loader := config.Loader{Files: os.DirFS(files(t, all))}
+		loader := config.Loader{Files: os.DirFS(files(t, all)), AnyProgram: true}
 		for i, b := range all {
 			if b.lang != "yaml" || strings.HasSuffix(b.name, ".script.yaml") {
 				continue
@@ -321,7 +321,7 @@ func expect(t *testing.T, at, want, got string) {
 
 // TestGo finds every block of Go in code that is compiled and run.
 func TestGo(t *testing.T) {
-	code := flat(read(t, "docs/library_test.go") + read(t, "pkg/server/example_test.go") + read(t, "pkg/a2aclient/example_test.go") + read(t, "examples/remote-agent/main.go"))
+	code := flat(read(t, "docs/library_test.go") + read(t, "pkg/server/example_test.go") + read(t, "pkg/a2aclient/example_test.go") + read(t, "pkg/teamfile/teamfile_test.go") + read(t, "examples/remote-agent/main.go"))
 	for _, doc := range documents(t) {
 		for _, b := range blocks(t, doc) {
 			if b.lang == "go" && !strings.Contains(code, flat(b.text)) {

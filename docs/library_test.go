@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
+	"github.com/agentteams/team-server/pkg/teamfile"
 )
 
 // The code of go-library.md: what stands there stands here, and runs.
@@ -204,6 +206,29 @@ agents:
 	reply, err := agent.Reply(context.Background(), pilot, agent.UserMessage("m1", "How high is it in Brest?"))
 	fmt.Println(agent.Text(reply), err)
 	// Output: The tide: Brest: 4.2 m. <nil>
+}
+
+func price(_ context.Context, text string) (string, error) { return text + " That is 3 EUR.", nil }
+
+func TestTeamFile(t *testing.T) {
+	file := filepath.Join(files(t, blocks(t, "docs/go-library.md")), "tides.yaml")
+	f, err := teamfile.Load(file, teamfile.Config{
+		Tools:      map[string]agent.Tool{"height": height{}},
+		Agents:     map[string]agent.Agent{"pricing": agent.TextFunc("pricing", price)},
+		Schedulers: map[string]team.Scheduler{"harbour": relay{}},
+	})
+	if err != nil {
+		panic(err) // with all faults of the file, and their lines
+	}
+	defer f.Close()
+	harbour, err := f.Agent("harbour")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := agent.Reply(t.Context(), harbour, agent.UserMessage("m1", "How high is it?"))
+	if got := agent.Text(reply); err != nil || got != "The tide: Brest: 4.2 m. That is 3 EUR." {
+		t.Errorf("%q %v", got, err)
+	}
 }
 
 // masked is a middleware that replaces long numbers in messages.

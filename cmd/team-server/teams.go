@@ -79,7 +79,7 @@ func agentsCommand(s *cli.Shell) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return s.ListAgents(c.Context(), skill, kind) },
 	}
 	ls.Flags().StringVar(&skill, "skill", "", "only those with this skill")
-	ls.Flags().StringVar(&kind, "kind", "", "only this kind: model, scripted, grpc, a2a or team")
+	ls.Flags().StringVar(&kind, "kind", "", "only this kind: model, scripted, grpc, a2a, program or team")
 	get := &cobra.Command{
 		Use: "get AGENT", Short: "Shows what an agent or team says about itself, and its health", Example: "  team-server agents get writer",
 		Args: usage(named("AGENT")),

@@ -163,6 +163,10 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 				return nil, err
 			}
 		}
+		own, err := b.ownTools(a.GetTools())
+		if err != nil {
+			return nil, err
+		}
 		tools, err := b.toolSets(id, fmt.Sprintf("agent %q", id), a.GetTools())
 		if err != nil {
 			return nil, err
@@ -177,7 +181,7 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 			Guards: guards, Upstreams: b.Upstreams,
 			ToolMemory:      toolMemory(a.GetConversation()),
 			AcceptTruncated: a.GetOnTruncated() == teamv1.OnTruncated_ACCEPT, AllowEmpty: a.GetAllowEmpty(),
-			Model: m, Tools: ownTools(a.GetTools()), ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
+			Model: m, Tools: own, ToolSets: tools, Limits: a.GetLimits(), Memory: a.Memory == nil || a.GetMemory(), Revision: b.Revisions[id], Log: b.Log,
 		}
 		if c.Inputs, err = config.Inputs(a.GetInputs()); err != nil {
 			return nil, err
@@ -196,6 +200,8 @@ func (b *builder) agent(id string, a *teamv1.AgentConfig) (agent.Agent, error) {
 		return b.grpc(id, a)
 	case a.GetA2A() != nil:
 		return b.a2a(id, a)
+	case a.GetProgram() != nil:
+		return part(b.Definition.Program.Agents, "agent", id)
 	}
 	return nil, errors.New("unknown kind of agent")
 }
@@ -372,7 +378,9 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 		}
 	case modes.Leader(t) != nil:
 		c.ReportErrors = t.GetCoordinator().GetOnMemberError() != teamv1.OnMemberError_FAIL
-		c.Tools = ownTools(modes.Leader(t).GetTools())
+		if c.Tools, err = b.ownTools(modes.Leader(t).GetTools()); err != nil {
+			return nil, err
+		}
 		if c.Scheduler, err = leader.NewCoordinator(modes.Coordinator(t, c.Tools)); err != nil {
 			return nil, err
 		}
@@ -386,6 +394,15 @@ func (b *builder) team(id string, t *teamv1.TeamConfig) (agent.Agent, error) {
 	case t.GetSwarm() != nil:
 		if c.Scheduler, err = swarm.New(modes.Swarm(t)); err != nil {
 			return nil, err
+		}
+	case t.GetProgram() != nil:
+		if c.Scheduler, err = part(b.Definition.Program.Schedulers, "scheduler of team", id); err != nil {
+			return nil, err
+		}
+		if t.GetProgram().GetModel() != "" {
+			if c.Model, err = b.model(t.GetProgram().GetModel()); err != nil {
+				return nil, err
+			}
 		}
 	default:
 		return nil, errors.New("unknown mode of team")

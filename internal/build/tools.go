@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/askuser"
 	"github.com/agentteams/team-server/internal/bearer"
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -113,7 +112,7 @@ func (b *builder) sharedTool(name string) *mcp.Server {
 	return nil
 }
 
-// usedTools returns the tools of the agents to build, with the ids of the agents and teams that use
+// usedTools returns the MCP servers of the agents to build, with the ids of the agents and teams that use
 // them.
 func (b *builder) usedTools() map[string][]string {
 	used := map[string][]string{}
@@ -122,7 +121,7 @@ func (b *builder) usedTools() map[string][]string {
 			continue
 		}
 		for _, name := range slices.Concat(b.server.GetAgents()[id].GetTools(), modes.Leader(b.server.GetTeams()[id]).GetTools()) {
-			if name != askuser.Name {
+			if b.server.GetTools()[name].GetMcp() != nil {
 				used[name] = append(used[name], id)
 			}
 		}
@@ -194,20 +193,16 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 	var sets []agent.ToolSet
 	from := map[string]string{}
 	for _, name := range names {
-		if name == askuser.Name {
-			from[name] = name
-			continue
-		}
-		s := b.agents.tools[name]
-		var offered []string
-		for _, t := range s.Known() {
-			tool := t.Spec().Name
-			offered = append(offered, tool)
+		s, offered := b.agents.tools[name], b.offered(name)
+		for _, tool := range offered {
 			if other, taken := from[tool]; taken {
 				why := fmt.Sprintf("tools %q and %q both have %q; set prefix of one of them, or allow so that only one of them offers it", other, name, tool)
 				return nil, ToolFaults{{[]string{id}, why, errors.New(subject + ": " + why)}}
 			}
 			from[tool] = name
+		}
+		if s == nil { // a tool of the server itself or of the program
+			continue
 		}
 		def := b.server.GetTools()[name].GetApprove()
 		if why := unmatched(name, def, offered); why != "" && s.Answered() {
@@ -226,12 +221,18 @@ func (b *builder) toolSets(id, subject string, names []string) ([]agent.ToolSet,
 	return sets, nil
 }
 
-// ownTools returns the tools in a list of names that the server itself has.
-func ownTools(names []string) []agent.Tool {
-	if slices.Contains(names, askuser.Name) {
-		return []agent.Tool{askuser.Tool{}}
+// offered returns the names under which models know the tools of an entry, as far as they are known.
+func (b *builder) offered(name string) (tools []string) {
+	if s := b.agents.tools[name]; s != nil {
+		for _, t := range s.Known() {
+			tools = append(tools, t.Spec().Name)
+		}
 	}
-	return nil
+	own, _ := b.ownTools([]string{name}) // the agent was not built if it fails
+	for _, t := range own {
+		tools = append(tools, t.Spec().Name)
+	}
+	return tools
 }
 
 // unmatched says that a pattern of approve.tools matches none of the tools that a server offers; "" if each does.

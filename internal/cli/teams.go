@@ -328,7 +328,7 @@ type roster struct {
 type seat struct {
 	ID          string          `json:"id"`
 	Agent       string          `json:"agent"`
-	Type        string          `json:"type"` // team, model, scripted, grpc or a2a
+	Type        string          `json:"type"` // team, model, scripted, grpc, a2a or program
 	Label       string          `json:"label"`
 	Description string          `json:"description,omitempty"`
 	Priority    int32           `json:"priority"`

@@ -29,6 +29,8 @@ type validation struct {
 	Faults source.Faults `json:"faults"`
 	// Warnings lists what is valid and probably not meant.
 	Warnings []warning `json:"warnings,omitempty"`
+	// Program lists the paths of what the files leave to the Go programs that load them.
+	Program []string `json:"program,omitempty"`
 	// Teams lists the teams that the files define, with their members.
 	Teams []roster `json:"teams,omitempty"`
 }
@@ -83,8 +85,12 @@ func (s *Shell) Validate(paths []string, strict bool) error {
 	return nil
 }
 
-// notes prints the warnings about a valid file, and what a run of each of its teams does at worst.
+// notes prints what only a Go program can serve of a valid file, the warnings about it, and what a run of each of its teams
+// does at worst.
 func (s *Shell) notes(def *config.Config) {
+	for _, path := range config.LeftToProgram(def.Server) {
+		fmt.Fprintf(s.Out, "  %s: a Go program brings it, so team-server cannot serve this file\n", path)
+	}
 	for _, w := range warnings.Of(def.Server) {
 		fmt.Fprintf(s.Out, "  %s: warning: %s\n", w.Path, w.Message)
 	}
@@ -100,6 +106,7 @@ func (v *validation) add(file string, def *config.Config) error {
 	for _, w := range warnings.Of(def.Server) {
 		v.Warnings = append(v.Warnings, warning{file, w})
 	}
+	v.Program = append(v.Program, config.LeftToProgram(def.Server)...)
 	teams, err := rosters(def)
 	v.Teams = append(v.Teams, teams...)
 	return err
@@ -111,6 +118,7 @@ func load(file string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.AnyProgram = true
 	if scenario.IsTest(file) {
 		_, err := scenario.Load(l, file)
 		return nil, err

@@ -73,6 +73,9 @@ func (k *checker) check() {
 	k.cycles()
 	k.markUsed()
 	k.inheritance()
+	for _, p := range partsOf(k.Server, k.Program) {
+		p.check(k)
+	}
 	k.needs()
 	k.Shipped = ship(k.Server.GetModels())
 	for _, name := range sorted(k.Server.GetServer().GetAccounts()) {

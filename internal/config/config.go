@@ -45,6 +45,8 @@ type Config struct {
 	Schemas map[string]*guard.Schema
 	// ToolScripts holds the scripts that replace MCP servers, by name. Only stand-ins are.
 	ToolScripts map[string]*teamv1.ToolScript
+	// Program is what the Go program that has loaded the file brings to it.
+	Program Program
 
 	dir         string
 	scripts     map[string][]byte        // the sources of Scripts
@@ -116,6 +118,10 @@ type Loader struct {
 	Additions []Addition
 	// Loopback lets additions name addresses of this machine, as if server.egress.allow listed them.
 	Loopback bool
+	// Program is what the Go program that loads the file brings to it; nil means that it is team-server.
+	Program *Program
+	// AnyProgram accepts a file that leaves anything to a Go program. Its agents cannot be built.
+	AnyProgram bool
 
 	ctx context.Context //nolint:containedctx // of With, which does not outlive it; nil has no end
 }
@@ -173,6 +179,9 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 		loader: l, source: data, sums: sums, files: source.Files{FS: l.Files, Each: func(path string, data []byte) { sums[path] = sha256.Sum256(data) }},
 	}
 	c.loader.ctx = nil
+	if l.Program != nil {
+		c.Program = *l.Program
+	}
 	defer func() { c.files = l.files() }()
 	d := source.Parse(path, data)
 	if d.Root() == nil {

@@ -158,7 +158,7 @@ func TestFaults(t *testing.T) {
 		{"a broadcast without members", strings.Replace(broadcast("model: m"), "[{agent: writer}]", "[]", 1),
 			`team.yaml:6:5 a team needs 1 to 64 members`},
 		{"a broadcast that is a workflow", broadcast("model: m") + "    workflow: {steps: [{id: a, agent: writer}]}\n",
-			`team.yaml:6:5 a team needs exactly one of supervisor, workflow, coordinator, swarm, route, broadcast and loop`},
+			`team.yaml:6:5 a team needs exactly one of supervisor, workflow, coordinator, swarm, route, broadcast, loop and program`},
 		{"S-62 a plan", planned("model: m, instructions: Be quick, max_steps: 6, max_revisions: 0, approve: {roles: [boss], expires: 24h}"), ""},
 		{"S-62 a plan without a model", planned("instructions: Be quick"), `team.yaml:7:22 plan needs a model`},
 		{"S-62 a plan with an unknown model", planned("model: mm"), `team.yaml:7:30 the leader of team "all" uses model "mm", which is not defined`},

@@ -81,10 +81,13 @@ func (c *Config) collect(d *teamv1.Definition, u references.Reference) {
 			}
 		}
 	case references.Tool:
-		if t := c.Server.GetTools()[u.Name]; t.GetMcp() != nil {
+		switch t := c.Server.GetTools()[u.Name]; {
+		case t.GetMcp() != nil:
 			m := proto.CloneOf(t.GetMcp())
 			connect(m, &teamv1.McpTool{})
 			d.Config.Tools[u.Name] = &teamv1.ToolConfig{Mcp: m, Approve: t.GetApprove()}
+		case t.GetProgram() != nil:
+			d.Config.Tools[u.Name] = &teamv1.ToolConfig{Program: t.GetProgram()}
 		}
 	case references.Schema:
 		if data, ok := c.schemas[u.Name]; ok {

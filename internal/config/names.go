@@ -201,7 +201,7 @@ func (k *checker) inheritance() {
 		teams := slices.DeleteFunc(sorted(k.Server.GetTeams()), func(team string) bool { return !references.WorkTogether(k.Server, team, id) })
 		unled := slices.IndexFunc(teams, func(team string) bool {
 			t := k.Server.GetTeams()[team]
-			return modes.Leader(t) == nil && t.GetWorkflow().GetPlan() == nil
+			return modes.Leader(t) == nil && t.GetWorkflow().GetPlan() == nil && t.GetProgram().GetModel() == ""
 		})
 		switch {
 		case unled >= 0:

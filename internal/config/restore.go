@@ -27,7 +27,7 @@ func (c *Config) Restore(body []byte) (*Config, error) {
 	}
 	r := &restorer{from: c, to: &Config{
 		File: c.File, Server: d.GetConfig(), Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, Schemas: map[string]*guard.Schema{}, ToolScripts: c.ToolScripts,
-		restored: map[string]bool{}, accounts: d.GetAccounts(), dir: c.dir, files: c.files, secrets: c.secrets, scripts: d.GetScripts(), schemas: d.GetSchemas(),
+		restored: map[string]bool{}, accounts: d.GetAccounts(), Program: c.Program, dir: c.dir, files: c.files, secrets: c.secrets, scripts: d.GetScripts(), schemas: d.GetSchemas(),
 	}}
 	for _, file := range sorted(r.to.schemas) {
 		s, err := guard.ParseSchema(file, r.to.schemas[file])
@@ -127,11 +127,13 @@ func connect(m, from *teamv1.McpTool) {
 
 // tool fills in the program or address of a tool from the current file.
 func (r *restorer) tool(name string, t *teamv1.ToolConfig) {
-	now := r.from.Server.GetTools()[name].GetMcp()
-	if now == nil {
+	now := r.from.Server.GetTools()[name]
+	switch {
+	case t.GetProgram() != nil && now.GetProgram() != nil: // the program brings it
+	case t.GetMcp() == nil, now.GetMcp() == nil:
 		r.fault("tool %q is no longer configured", name)
-		return
+	default:
+		connect(t.GetMcp(), now.GetMcp())
+		r.requireComplete("tools", name, "tool")
 	}
-	connect(t.GetMcp(), now)
-	r.requireComplete("tools", name, "tool")
 }

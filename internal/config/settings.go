@@ -54,7 +54,7 @@ func (c *Config) optionalPath(name string) string {
 	return c.Path(name)
 }
 
-// Kind returns the kind of an agent: scripted, grpc, a2a or model. An agent that has only
+// Kind returns the kind of an agent: scripted, grpc, a2a, program or model. An agent that has only
 // instructions is a model agent, because it uses the model of its leader. Nil is a team.
 func Kind(a *teamv1.AgentConfig) string {
 	switch {
@@ -66,6 +66,8 @@ func Kind(a *teamv1.AgentConfig) string {
 		return "grpc"
 	case a.GetA2A() != nil:
 		return "a2a"
+	case a.GetProgram() != nil:
+		return "program"
 	}
 	return "model"
 }

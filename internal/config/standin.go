@@ -39,6 +39,8 @@ type standIns struct {
 	played map[string]Script             // by model
 	tools  map[string]*teamv1.ToolScript // by tool, without those that are started
 	absent map[string]bool               // ids of agents, modelKeys of models and toolKeys of tools that have no replacement
+
+	replaced map[string]bool // ids of agents that have a replacement
 }
 
 // noScript is the script of models without a replacement. It matches no agent.
@@ -46,7 +48,7 @@ const noScript = "agents: {nobody: [{text: none}]}"
 
 // standIn replaces models and agents, before anything is checked.
 func standIn(root *yaml.Node, s *StandIns) standIns {
-	in := standIns{played: map[string]Script{}, tools: map[string]*teamv1.ToolScript{}, absent: map[string]bool{}}
+	in := standIns{played: map[string]Script{}, tools: map[string]*teamv1.ToolScript{}, absent: map[string]bool{}, replaced: map[string]bool{}}
 	if s == nil {
 		return in
 	}
@@ -63,6 +65,7 @@ func standIn(root *yaml.Node, s *StandIns) standIns {
 		steps, replaced := s.Agents[id]
 		switch {
 		case replaced:
+			in.replaced[id] = true
 		case source.Value(n, "grpc") != nil || source.Value(n, "a2a") != nil:
 			steps = parseNode("{steps: [{echo: true}]}")
 			in.absent[id] = true

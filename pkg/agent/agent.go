@@ -1,7 +1,7 @@
 // Package agent defines the contracts that all other packages build on. An author needs five types:
 //
-//   - [Agent] answers messages: a Go function (see [Func]), a model with tools, an agent on another
-//     server, or a team of agents.
+//   - [Agent] answers messages: a Go function (see [TextFunc] and [Func]), a model with tools, an agent
+//     on another server, or a team of agents. [Reply] calls one without a server.
 //   - [Run] is what all that works for one task shares. It travels in the context; see [From].
 //   - [Model] is a model of a provider, of which an agent asks turns.
 //   - [Tool] is what a model may call.

@@ -144,3 +144,15 @@ func Panicked(log *zap.Logger, id string, r any) *Error {
 	}
 	return Errorf(CodeInternal, ReasonAgentPanic, "agent %q crashed on this message; the server's log says where (\"agent panicked\"): correct the agent, or leave this work to another one", id)
 }
+
+// TextFunc returns a Func with an ID and a Call that gives f the text of messages, see [Text], and answers with the text that
+// f returns. Set other fields of it, such as Description, before it is used.
+func TextFunc(id string, f func(ctx context.Context, text string) (string, error)) *Func {
+	return &Func{ID: id, Call: func(ctx context.Context, m *a2av1.Message) (*a2av1.Message, error) {
+		text, err := f(ctx, Text(m))
+		if err != nil {
+			return nil, err
+		}
+		return NewMessage(text), nil
+	}}
+}

@@ -33,9 +33,7 @@ func must[T any](v T, err error) T {
 
 // worker returns an agent that answers each message with f of its text.
 func worker(id string, f func(string) string) *agent.Func {
-	return &agent.Func{ID: id, Call: func(_ context.Context, m *a2av1.Message) (*a2av1.Message, error) {
-		return agent.NewMessage(f(agent.Text(m))), nil
-	}}
+	return agent.TextFunc(id, func(_ context.Context, text string) (string, error) { return f(text), nil })
 }
 
 // pipeline returns a team whose members work one after the other.

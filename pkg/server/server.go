@@ -1,5 +1,9 @@
 // Package server serves teams and agents over A2A and the Agent service, with gRPC, REST
-// and JSON-RPC. A TeamServer serves one agent, or all agents of an agent manager.
+// and JSON-RPC. A [TeamServer] serves one agent, or all agents of an agent manager.
+//
+// [New] listens, and [TeamServer.Serve] serves until its context ends. [Config] needs an Agent or
+// Agents; tasks are kept in memory unless it has a Store, see [OpenStore]. [NewLocal] runs tasks
+// without listening. The configuration of a server for the teams of a file is that of package teamfile.
 package server
 
 import (

@@ -1,6 +1,11 @@
-// Package team composes agents. A Team is an agent that runs other agents, its members: a loop asks
-// a Scheduler what to do next and dispatches the steps it returns. A model-backed agent is the same
+// Package team composes agents. A [Team] is an agent that runs other agents, its members: a loop asks
+// a [Scheduler] what to do next and dispatches the steps it returns. A model-backed agent is the same
 // loop over model turns and tool calls.
+//
+// [New] makes a team of a [Config]: its members, where to find them, and a scheduler. Packages supervisor,
+// workflow, broadcast, swarm and leader have schedulers. A scheduler of one's own embeds [Base] and
+// implements Next, a function from the [State] of a run to a [Decision]. A program that needs no more than
+// that scheduler loads the team from a file with package teamfile.
 package team
 
 import (

@@ -192,7 +192,7 @@ func (x OnTruncated_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnTruncated_Value.Descriptor instead.
 func (OnTruncated_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Value is the word in the file.
@@ -246,7 +246,7 @@ func (x CardAccess_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CardAccess_Value.Descriptor instead.
 func (CardAccess_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Value is the word in the file.
@@ -303,7 +303,7 @@ func (x Binding_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Binding_Value.Descriptor instead.
 func (Binding_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27, 0}
 }
 
 // Value is the word in the file.
@@ -364,7 +364,7 @@ func (x HistoryScope_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use HistoryScope_Value.Descriptor instead.
 func (HistoryScope_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // Value is the word in the file.
@@ -421,7 +421,7 @@ func (x OnMemberError_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnMemberError_Value.Descriptor instead.
 func (OnMemberError_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
 }
 
 // Value is the word in the file.
@@ -478,7 +478,7 @@ func (x Join_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Join_Value.Descriptor instead.
 func (Join_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47, 0}
 }
 
 // Value is the word in the file.
@@ -535,7 +535,7 @@ func (x OpenDelegations_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OpenDelegations_Value.Descriptor instead.
 func (OpenDelegations_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52, 0}
 }
 
 // Value is the word in the file.
@@ -588,7 +588,7 @@ func (x ToolStyle_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolStyle_Value.Descriptor instead.
 func (ToolStyle_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55, 0}
 }
 
 // Value is the word in the file.
@@ -641,7 +641,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80, 0}
 }
 
 // Value is the word in the file.
@@ -755,7 +755,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82, 0}
 }
 
 // Value is the word in the file.
@@ -828,7 +828,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{86, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{88, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -1297,7 +1297,9 @@ type ToolConfig struct {
 	Approve *ApproveTools `protobuf:"bytes,2,opt,name=approve,proto3" json:"approve,omitempty"`
 	// Teams and agents that are made by the API may use it; false. Without authentication they may use
 	// everything in the file.
-	Api           bool `protobuf:"varint,3,opt,name=api,proto3" json:"api,omitempty"`
+	Api bool `protobuf:"varint,3,opt,name=api,proto3" json:"api,omitempty"`
+	// The Go program that loads the file brings the tool.
+	Program       *ProgramPart `protobuf:"bytes,4,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1351,6 +1353,13 @@ func (x *ToolConfig) GetApi() bool {
 		return x.Api
 	}
 	return false
+}
+
+func (x *ToolConfig) GetProgram() *ProgramPart {
+	if x != nil {
+		return x.Program
+	}
+	return nil
 }
 
 // ApproveTools selects the tool calls that begin only with the approval of people.
@@ -1937,7 +1946,9 @@ type AgentConfig struct {
 	Conversation *ConversationConfig `protobuf:"bytes,24,opt,name=conversation,proto3" json:"conversation,omitempty"`
 	// Values that callers give to an agent with a model by name, each with its JSON Schema. One without a default is
 	// required. Its instructions read them as {{inputs.NAME}}.
-	Inputs        map[string]*structpb.Struct `protobuf:"bytes,25,rep,name=inputs,proto3" json:"inputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Inputs map[string]*structpb.Struct `protobuf:"bytes,25,rep,name=inputs,proto3" json:"inputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The Go program that loads the file brings the agent.
+	Program       *ProgramPart `protobuf:"bytes,26,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2140,6 +2151,51 @@ func (x *AgentConfig) GetInputs() map[string]*structpb.Struct {
 	return nil
 }
 
+func (x *AgentConfig) GetProgram() *ProgramPart {
+	if x != nil {
+		return x.Program
+	}
+	return nil
+}
+
+// ProgramPart is an agent or a tool that the Go program which loads the file brings, see docs/go-library.md. team-server
+// serves no such agent and no agent with such a tool.
+type ProgramPart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramPart) Reset() {
+	*x = ProgramPart{}
+	mi := &file_team_v1_config_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramPart) ProtoMessage() {}
+
+func (x *ProgramPart) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramPart.ProtoReflect.Descriptor instead.
+func (*ProgramPart) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+}
+
 // ConversationConfig says what an agent remembers of a conversation besides its messages.
 type ConversationConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2151,7 +2207,7 @@ type ConversationConfig struct {
 
 func (x *ConversationConfig) Reset() {
 	*x = ConversationConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2219,7 @@ func (x *ConversationConfig) String() string {
 func (*ConversationConfig) ProtoMessage() {}
 
 func (x *ConversationConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[13]
+	mi := &file_team_v1_config_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2232,7 @@ func (x *ConversationConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationConfig.ProtoReflect.Descriptor instead.
 func (*ConversationConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{13}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ConversationConfig) GetTools() int32 {
@@ -2195,7 +2251,7 @@ type OnTruncated struct {
 
 func (x *OnTruncated) Reset() {
 	*x = OnTruncated{}
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2263,7 @@ func (x *OnTruncated) String() string {
 func (*OnTruncated) ProtoMessage() {}
 
 func (x *OnTruncated) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[14]
+	mi := &file_team_v1_config_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2276,7 @@ func (x *OnTruncated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnTruncated.ProtoReflect.Descriptor instead.
 func (*OnTruncated) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{14}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
 }
 
 // AccessConfig says which callers may use an agent or team. A caller must match each list that is
@@ -2239,7 +2295,7 @@ type AccessConfig struct {
 
 func (x *AccessConfig) Reset() {
 	*x = AccessConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2307,7 @@ func (x *AccessConfig) String() string {
 func (*AccessConfig) ProtoMessage() {}
 
 func (x *AccessConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[15]
+	mi := &file_team_v1_config_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2320,7 @@ func (x *AccessConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessConfig.ProtoReflect.Descriptor instead.
 func (*AccessConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{15}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AccessConfig) GetAccounts() []string {
@@ -2297,7 +2353,7 @@ type CardAccess struct {
 
 func (x *CardAccess) Reset() {
 	*x = CardAccess{}
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2365,7 @@ func (x *CardAccess) String() string {
 func (*CardAccess) ProtoMessage() {}
 
 func (x *CardAccess) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[16]
+	mi := &file_team_v1_config_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2378,7 @@ func (x *CardAccess) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardAccess.ProtoReflect.Descriptor instead.
 func (*CardAccess) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{16}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
 }
 
 // ExtendedCard is an addition to a card for some callers.
@@ -2340,7 +2396,7 @@ type ExtendedCard struct {
 
 func (x *ExtendedCard) Reset() {
 	*x = ExtendedCard{}
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2408,7 @@ func (x *ExtendedCard) String() string {
 func (*ExtendedCard) ProtoMessage() {}
 
 func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[17]
+	mi := &file_team_v1_config_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2421,7 @@ func (x *ExtendedCard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendedCard.ProtoReflect.Descriptor instead.
 func (*ExtendedCard) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{17}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ExtendedCard) GetFor() []string {
@@ -2407,7 +2463,7 @@ type Guardrails struct {
 
 func (x *Guardrails) Reset() {
 	*x = Guardrails{}
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2475,7 @@ func (x *Guardrails) String() string {
 func (*Guardrails) ProtoMessage() {}
 
 func (x *Guardrails) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[18]
+	mi := &file_team_v1_config_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2488,7 @@ func (x *Guardrails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrails.ProtoReflect.Descriptor instead.
 func (*Guardrails) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{18}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Guardrails) GetInput() []*Guardrail {
@@ -2484,7 +2540,7 @@ type Guardrail struct {
 
 func (x *Guardrail) Reset() {
 	*x = Guardrail{}
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2552,7 @@ func (x *Guardrail) String() string {
 func (*Guardrail) ProtoMessage() {}
 
 func (x *Guardrail) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[19]
+	mi := &file_team_v1_config_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2565,7 @@ func (x *Guardrail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Guardrail.ProtoReflect.Descriptor instead.
 func (*Guardrail) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{19}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Guardrail) GetName() string {
@@ -2569,7 +2625,7 @@ type ScriptedAgent struct {
 
 func (x *ScriptedAgent) Reset() {
 	*x = ScriptedAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2637,7 @@ func (x *ScriptedAgent) String() string {
 func (*ScriptedAgent) ProtoMessage() {}
 
 func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[20]
+	mi := &file_team_v1_config_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2650,7 @@ func (x *ScriptedAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedAgent.ProtoReflect.Descriptor instead.
 func (*ScriptedAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{20}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScriptedAgent) GetSteps() []*ScriptedStep {
@@ -2624,7 +2680,7 @@ type ScriptedCall struct {
 
 func (x *ScriptedCall) Reset() {
 	*x = ScriptedCall{}
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2692,7 @@ func (x *ScriptedCall) String() string {
 func (*ScriptedCall) ProtoMessage() {}
 
 func (x *ScriptedCall) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[21]
+	mi := &file_team_v1_config_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2705,7 @@ func (x *ScriptedCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedCall.ProtoReflect.Descriptor instead.
 func (*ScriptedCall) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{21}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ScriptedCall) GetGiven() string {
@@ -2690,7 +2746,7 @@ type ScriptedStep struct {
 
 func (x *ScriptedStep) Reset() {
 	*x = ScriptedStep{}
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2702,7 +2758,7 @@ func (x *ScriptedStep) String() string {
 func (*ScriptedStep) ProtoMessage() {}
 
 func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[22]
+	mi := &file_team_v1_config_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2715,7 +2771,7 @@ func (x *ScriptedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedStep.ProtoReflect.Descriptor instead.
 func (*ScriptedStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{22}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ScriptedStep) GetDo() isScriptedStep_Do {
@@ -2904,7 +2960,7 @@ type ScriptedError struct {
 
 func (x *ScriptedError) Reset() {
 	*x = ScriptedError{}
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +2972,7 @@ func (x *ScriptedError) String() string {
 func (*ScriptedError) ProtoMessage() {}
 
 func (x *ScriptedError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[23]
+	mi := &file_team_v1_config_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +2985,7 @@ func (x *ScriptedError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScriptedError.ProtoReflect.Descriptor instead.
 func (*ScriptedError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{23}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ScriptedError) GetReason() string {
@@ -2969,7 +3025,7 @@ type GrpcAgent struct {
 
 func (x *GrpcAgent) Reset() {
 	*x = GrpcAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3037,7 @@ func (x *GrpcAgent) String() string {
 func (*GrpcAgent) ProtoMessage() {}
 
 func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[24]
+	mi := &file_team_v1_config_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3050,7 @@ func (x *GrpcAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrpcAgent.ProtoReflect.Descriptor instead.
 func (*GrpcAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{24}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GrpcAgent) GetAddress() string {
@@ -3065,7 +3121,7 @@ type A2AAgent struct {
 
 func (x *A2AAgent) Reset() {
 	*x = A2AAgent{}
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +3133,7 @@ func (x *A2AAgent) String() string {
 func (*A2AAgent) ProtoMessage() {}
 
 func (x *A2AAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[25]
+	mi := &file_team_v1_config_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +3146,7 @@ func (x *A2AAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use A2AAgent.ProtoReflect.Descriptor instead.
 func (*A2AAgent) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{25}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *A2AAgent) GetCard() string {
@@ -3151,7 +3207,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3219,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[26]
+	mi := &file_team_v1_config_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3232,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{26}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
 }
 
 // TlsConfig is the TLS configuration of a connection.
@@ -3196,7 +3252,7 @@ type TlsConfig struct {
 
 func (x *TlsConfig) Reset() {
 	*x = TlsConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3208,7 +3264,7 @@ func (x *TlsConfig) String() string {
 func (*TlsConfig) ProtoMessage() {}
 
 func (x *TlsConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[27]
+	mi := &file_team_v1_config_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3221,7 +3277,7 @@ func (x *TlsConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TlsConfig.ProtoReflect.Descriptor instead.
 func (*TlsConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{27}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TlsConfig) GetCa() string {
@@ -3265,7 +3321,7 @@ type AgentAuth struct {
 
 func (x *AgentAuth) Reset() {
 	*x = AgentAuth{}
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3277,7 +3333,7 @@ func (x *AgentAuth) String() string {
 func (*AgentAuth) ProtoMessage() {}
 
 func (x *AgentAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[28]
+	mi := &file_team_v1_config_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3290,7 +3346,7 @@ func (x *AgentAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentAuth.ProtoReflect.Descriptor instead.
 func (*AgentAuth) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{28}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AgentAuth) GetBearer() string {
@@ -3327,7 +3383,7 @@ type OAuthClient struct {
 
 func (x *OAuthClient) Reset() {
 	*x = OAuthClient{}
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3395,7 @@ func (x *OAuthClient) String() string {
 func (*OAuthClient) ProtoMessage() {}
 
 func (x *OAuthClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[29]
+	mi := &file_team_v1_config_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3408,7 @@ func (x *OAuthClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OAuthClient.ProtoReflect.Descriptor instead.
 func (*OAuthClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{29}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OAuthClient) GetTokenUrl() string {
@@ -3452,14 +3508,16 @@ type TeamConfig struct {
 	// Values that callers give to the team by name, each with its JSON Schema. One without a default is required.
 	Inputs map[string]*structpb.Struct `protobuf:"bytes,24,rep,name=inputs,proto3" json:"inputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The members work in the order in which they are listed, again and again.
-	Loop          *LoopConfig `protobuf:"bytes,25,opt,name=loop,proto3" json:"loop,omitempty"`
+	Loop *LoopConfig `protobuf:"bytes,25,opt,name=loop,proto3" json:"loop,omitempty"`
+	// The Go program that loads the file brings the scheduler.
+	Program       *ProgramConfig `protobuf:"bytes,26,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TeamConfig) Reset() {
 	*x = TeamConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3471,7 +3529,7 @@ func (x *TeamConfig) String() string {
 func (*TeamConfig) ProtoMessage() {}
 
 func (x *TeamConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[30]
+	mi := &file_team_v1_config_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3484,7 +3542,7 @@ func (x *TeamConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeamConfig.ProtoReflect.Descriptor instead.
 func (*TeamConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{30}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TeamConfig) GetName() string {
@@ -3662,6 +3720,60 @@ func (x *TeamConfig) GetLoop() *LoopConfig {
 	return nil
 }
 
+func (x *TeamConfig) GetProgram() *ProgramConfig {
+	if x != nil {
+		return x.Program
+	}
+	return nil
+}
+
+// ProgramConfig has a scheduler of the Go program that loads the file decide, see docs/go-library.md. team-server serves
+// no such team.
+type ProgramConfig struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Model that the scheduler asks, and that members without a model use. Unset means that there is no such model.
+	Model         string `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProgramConfig) Reset() {
+	*x = ProgramConfig{}
+	mi := &file_team_v1_config_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProgramConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProgramConfig) ProtoMessage() {}
+
+func (x *ProgramConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProgramConfig.ProtoReflect.Descriptor instead.
+func (*ProgramConfig) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ProgramConfig) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
 // ReviewConfig has a judge score every result of a run before it becomes the answer.
 type ReviewConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3681,7 +3793,7 @@ type ReviewConfig struct {
 
 func (x *ReviewConfig) Reset() {
 	*x = ReviewConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3805,7 @@ func (x *ReviewConfig) String() string {
 func (*ReviewConfig) ProtoMessage() {}
 
 func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[31]
+	mi := &file_team_v1_config_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3818,7 @@ func (x *ReviewConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewConfig.ProtoReflect.Descriptor instead.
 func (*ReviewConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{31}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReviewConfig) GetJudge() *JudgeConfig {
@@ -3754,7 +3866,7 @@ type JudgeConfig struct {
 
 func (x *JudgeConfig) Reset() {
 	*x = JudgeConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3766,7 +3878,7 @@ func (x *JudgeConfig) String() string {
 func (*JudgeConfig) ProtoMessage() {}
 
 func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[32]
+	mi := &file_team_v1_config_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3779,7 +3891,7 @@ func (x *JudgeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeConfig.ProtoReflect.Descriptor instead.
 func (*JudgeConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{32}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JudgeConfig) GetModel() string {
@@ -3862,7 +3974,7 @@ type MemberConfig struct {
 
 func (x *MemberConfig) Reset() {
 	*x = MemberConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +3986,7 @@ func (x *MemberConfig) String() string {
 func (*MemberConfig) ProtoMessage() {}
 
 func (x *MemberConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[33]
+	mi := &file_team_v1_config_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +3999,7 @@ func (x *MemberConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberConfig.ProtoReflect.Descriptor instead.
 func (*MemberConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{33}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *MemberConfig) GetAgent() string {
@@ -4034,7 +4146,7 @@ type OutputConfig struct {
 
 func (x *OutputConfig) Reset() {
 	*x = OutputConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4158,7 @@ func (x *OutputConfig) String() string {
 func (*OutputConfig) ProtoMessage() {}
 
 func (x *OutputConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[34]
+	mi := &file_team_v1_config_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4171,7 @@ func (x *OutputConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutputConfig.ProtoReflect.Descriptor instead.
 func (*OutputConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{34}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *OutputConfig) GetName() string {
@@ -4085,7 +4197,7 @@ type LoopConfig struct {
 
 func (x *LoopConfig) Reset() {
 	*x = LoopConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4097,7 +4209,7 @@ func (x *LoopConfig) String() string {
 func (*LoopConfig) ProtoMessage() {}
 
 func (x *LoopConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[35]
+	mi := &file_team_v1_config_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4110,7 +4222,7 @@ func (x *LoopConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopConfig.ProtoReflect.Descriptor instead.
 func (*LoopConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{35}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LoopConfig) GetExitWhen() string {
@@ -4143,7 +4255,7 @@ type HistoryScope struct {
 
 func (x *HistoryScope) Reset() {
 	*x = HistoryScope{}
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4155,7 +4267,7 @@ func (x *HistoryScope) String() string {
 func (*HistoryScope) ProtoMessage() {}
 
 func (x *HistoryScope) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[36]
+	mi := &file_team_v1_config_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4168,7 +4280,7 @@ func (x *HistoryScope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryScope.ProtoReflect.Descriptor instead.
 func (*HistoryScope) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{36}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
 }
 
 // SupervisorConfig chooses who works next: by the first rule that is true, else by the router.
@@ -4184,7 +4296,7 @@ type SupervisorConfig struct {
 
 func (x *SupervisorConfig) Reset() {
 	*x = SupervisorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4196,7 +4308,7 @@ func (x *SupervisorConfig) String() string {
 func (*SupervisorConfig) ProtoMessage() {}
 
 func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[37]
+	mi := &file_team_v1_config_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4209,7 +4321,7 @@ func (x *SupervisorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorConfig.ProtoReflect.Descriptor instead.
 func (*SupervisorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{37}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SupervisorConfig) GetRules() []*RuleConfig {
@@ -4246,7 +4358,7 @@ type RuleConfig struct {
 
 func (x *RuleConfig) Reset() {
 	*x = RuleConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4258,7 +4370,7 @@ func (x *RuleConfig) String() string {
 func (*RuleConfig) ProtoMessage() {}
 
 func (x *RuleConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[38]
+	mi := &file_team_v1_config_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4271,7 +4383,7 @@ func (x *RuleConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleConfig.ProtoReflect.Descriptor instead.
 func (*RuleConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{38}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RuleConfig) GetId() string {
@@ -4322,7 +4434,7 @@ type RouterConfig struct {
 
 func (x *RouterConfig) Reset() {
 	*x = RouterConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4334,7 +4446,7 @@ func (x *RouterConfig) String() string {
 func (*RouterConfig) ProtoMessage() {}
 
 func (x *RouterConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[39]
+	mi := &file_team_v1_config_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4347,7 +4459,7 @@ func (x *RouterConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouterConfig.ProtoReflect.Descriptor instead.
 func (*RouterConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{39}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RouterConfig) GetModel() string {
@@ -4381,7 +4493,7 @@ type WorkflowConfig struct {
 
 func (x *WorkflowConfig) Reset() {
 	*x = WorkflowConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +4505,7 @@ func (x *WorkflowConfig) String() string {
 func (*WorkflowConfig) ProtoMessage() {}
 
 func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[40]
+	mi := &file_team_v1_config_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4406,7 +4518,7 @@ func (x *WorkflowConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowConfig.ProtoReflect.Descriptor instead.
 func (*WorkflowConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{40}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WorkflowConfig) GetSteps() []*WorkflowStep {
@@ -4453,7 +4565,7 @@ type PlanConfig struct {
 
 func (x *PlanConfig) Reset() {
 	*x = PlanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4465,7 +4577,7 @@ func (x *PlanConfig) String() string {
 func (*PlanConfig) ProtoMessage() {}
 
 func (x *PlanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[41]
+	mi := &file_team_v1_config_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4478,7 +4590,7 @@ func (x *PlanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanConfig.ProtoReflect.Descriptor instead.
 func (*PlanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{41}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *PlanConfig) GetModel() string {
@@ -4530,7 +4642,7 @@ type ApprovePlan struct {
 
 func (x *ApprovePlan) Reset() {
 	*x = ApprovePlan{}
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +4654,7 @@ func (x *ApprovePlan) String() string {
 func (*ApprovePlan) ProtoMessage() {}
 
 func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[42]
+	mi := &file_team_v1_config_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4555,7 +4667,7 @@ func (x *ApprovePlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovePlan.ProtoReflect.Descriptor instead.
 func (*ApprovePlan) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{42}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ApprovePlan) GetRoles() []string {
@@ -4581,7 +4693,7 @@ type OnMemberError struct {
 
 func (x *OnMemberError) Reset() {
 	*x = OnMemberError{}
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +4705,7 @@ func (x *OnMemberError) String() string {
 func (*OnMemberError) ProtoMessage() {}
 
 func (x *OnMemberError) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[43]
+	mi := &file_team_v1_config_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4606,7 +4718,7 @@ func (x *OnMemberError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OnMemberError.ProtoReflect.Descriptor instead.
 func (*OnMemberError) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{43}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
 }
 
 // WorkflowStep is work of an agent, a question to people, or a group of steps.
@@ -4652,7 +4764,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4664,7 +4776,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[44]
+	mi := &file_team_v1_config_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4677,7 +4789,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{44}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WorkflowStep) GetId() string {
@@ -4787,7 +4899,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4799,7 +4911,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[45]
+	mi := &file_team_v1_config_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4812,7 +4924,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{45}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
 }
 
 // RepeatConfig runs a step again until a condition is true.
@@ -4828,7 +4940,7 @@ type RepeatConfig struct {
 
 func (x *RepeatConfig) Reset() {
 	*x = RepeatConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +4952,7 @@ func (x *RepeatConfig) String() string {
 func (*RepeatConfig) ProtoMessage() {}
 
 func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[46]
+	mi := &file_team_v1_config_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +4965,7 @@ func (x *RepeatConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RepeatConfig.ProtoReflect.Descriptor instead.
 func (*RepeatConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{46}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RepeatConfig) GetUntil() string {
@@ -4886,7 +4998,7 @@ type HumanConfig struct {
 
 func (x *HumanConfig) Reset() {
 	*x = HumanConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4898,7 +5010,7 @@ func (x *HumanConfig) String() string {
 func (*HumanConfig) ProtoMessage() {}
 
 func (x *HumanConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[47]
+	mi := &file_team_v1_config_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4911,7 +5023,7 @@ func (x *HumanConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HumanConfig.ProtoReflect.Descriptor instead.
 func (*HumanConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{47}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *HumanConfig) GetQuestion() string {
@@ -4966,7 +5078,7 @@ type CoordinatorConfig struct {
 
 func (x *CoordinatorConfig) Reset() {
 	*x = CoordinatorConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4978,7 +5090,7 @@ func (x *CoordinatorConfig) String() string {
 func (*CoordinatorConfig) ProtoMessage() {}
 
 func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[48]
+	mi := &file_team_v1_config_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4991,7 +5103,7 @@ func (x *CoordinatorConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorConfig.ProtoReflect.Descriptor instead.
 func (*CoordinatorConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{48}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CoordinatorConfig) GetLeader() *LeaderConfig {
@@ -5085,7 +5197,7 @@ type LeaderConfig struct {
 
 func (x *LeaderConfig) Reset() {
 	*x = LeaderConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5097,7 +5209,7 @@ func (x *LeaderConfig) String() string {
 func (*LeaderConfig) ProtoMessage() {}
 
 func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[49]
+	mi := &file_team_v1_config_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5110,7 +5222,7 @@ func (x *LeaderConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaderConfig.ProtoReflect.Descriptor instead.
 func (*LeaderConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{49}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LeaderConfig) GetModel() string {
@@ -5164,7 +5276,7 @@ type OpenDelegations struct {
 
 func (x *OpenDelegations) Reset() {
 	*x = OpenDelegations{}
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5288,7 @@ func (x *OpenDelegations) String() string {
 func (*OpenDelegations) ProtoMessage() {}
 
 func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[50]
+	mi := &file_team_v1_config_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5301,7 @@ func (x *OpenDelegations) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenDelegations.ProtoReflect.Descriptor instead.
 func (*OpenDelegations) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{50}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
 }
 
 // RouteConfig is a model that chooses one member.
@@ -5205,7 +5317,7 @@ type RouteConfig struct {
 
 func (x *RouteConfig) Reset() {
 	*x = RouteConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5217,7 +5329,7 @@ func (x *RouteConfig) String() string {
 func (*RouteConfig) ProtoMessage() {}
 
 func (x *RouteConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[51]
+	mi := &file_team_v1_config_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5230,7 +5342,7 @@ func (x *RouteConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteConfig.ProtoReflect.Descriptor instead.
 func (*RouteConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{51}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RouteConfig) GetModel() string {
@@ -5260,7 +5372,7 @@ type BroadcastConfig struct {
 
 func (x *BroadcastConfig) Reset() {
 	*x = BroadcastConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5272,7 +5384,7 @@ func (x *BroadcastConfig) String() string {
 func (*BroadcastConfig) ProtoMessage() {}
 
 func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[52]
+	mi := &file_team_v1_config_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5285,7 +5397,7 @@ func (x *BroadcastConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BroadcastConfig.ProtoReflect.Descriptor instead.
 func (*BroadcastConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{52}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BroadcastConfig) GetModel() string {
@@ -5311,7 +5423,7 @@ type ToolStyle struct {
 
 func (x *ToolStyle) Reset() {
 	*x = ToolStyle{}
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5435,7 @@ func (x *ToolStyle) String() string {
 func (*ToolStyle) ProtoMessage() {}
 
 func (x *ToolStyle) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[53]
+	mi := &file_team_v1_config_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5448,7 @@ func (x *ToolStyle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolStyle.ProtoReflect.Descriptor instead.
 func (*ToolStyle) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{53}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
 }
 
 // SwarmConfig lets members hand over to each other.
@@ -5354,7 +5466,7 @@ type SwarmConfig struct {
 
 func (x *SwarmConfig) Reset() {
 	*x = SwarmConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5366,7 +5478,7 @@ func (x *SwarmConfig) String() string {
 func (*SwarmConfig) ProtoMessage() {}
 
 func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[54]
+	mi := &file_team_v1_config_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5379,7 +5491,7 @@ func (x *SwarmConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwarmConfig.ProtoReflect.Descriptor instead.
 func (*SwarmConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{54}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SwarmConfig) GetEntryMember() string {
@@ -5485,7 +5597,7 @@ type ServerSettings struct {
 
 func (x *ServerSettings) Reset() {
 	*x = ServerSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5497,7 +5609,7 @@ func (x *ServerSettings) String() string {
 func (*ServerSettings) ProtoMessage() {}
 
 func (x *ServerSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[55]
+	mi := &file_team_v1_config_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5510,7 +5622,7 @@ func (x *ServerSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerSettings.ProtoReflect.Descriptor instead.
 func (*ServerSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{55}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ServerSettings) GetHttp() string {
@@ -5744,7 +5856,7 @@ type OpenAiDoor struct {
 
 func (x *OpenAiDoor) Reset() {
 	*x = OpenAiDoor{}
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5756,7 +5868,7 @@ func (x *OpenAiDoor) String() string {
 func (*OpenAiDoor) ProtoMessage() {}
 
 func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[56]
+	mi := &file_team_v1_config_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5769,7 +5881,7 @@ func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenAiDoor.ProtoReflect.Descriptor instead.
 func (*OpenAiDoor) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{56}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OpenAiDoor) GetTitleModel() string {
@@ -5803,7 +5915,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5815,7 +5927,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[57]
+	mi := &file_team_v1_config_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5828,7 +5940,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{57}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5867,7 +5979,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5879,7 +5991,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5892,7 +6004,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -5932,7 +6044,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6056,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6069,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -5990,7 +6102,7 @@ type McpDoor struct {
 
 func (x *McpDoor) Reset() {
 	*x = McpDoor{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6002,7 +6114,7 @@ func (x *McpDoor) String() string {
 func (*McpDoor) ProtoMessage() {}
 
 func (x *McpDoor) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6015,7 +6127,7 @@ func (x *McpDoor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpDoor.ProtoReflect.Descriptor instead.
 func (*McpDoor) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 // TracingSettings say what traces contain, and whose traces requests continue.
@@ -6033,7 +6145,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6045,7 +6157,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6058,7 +6170,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -6087,7 +6199,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6099,7 +6211,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6112,7 +6224,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -6135,7 +6247,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6147,7 +6259,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6160,7 +6272,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -6197,7 +6309,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6209,7 +6321,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6222,7 +6334,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -6269,7 +6381,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6281,7 +6393,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6294,7 +6406,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -6311,7 +6423,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6323,7 +6435,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6336,7 +6448,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -6373,7 +6485,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6385,7 +6497,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6398,7 +6510,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -6481,7 +6593,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6493,7 +6605,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6506,7 +6618,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -6627,7 +6739,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6639,7 +6751,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6652,7 +6764,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6703,7 +6815,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6715,7 +6827,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6728,7 +6840,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6757,7 +6869,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6769,7 +6881,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6782,7 +6894,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6803,7 +6915,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6815,7 +6927,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6828,7 +6940,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6849,7 +6961,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6861,7 +6973,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6874,7 +6986,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -6897,7 +7009,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6909,7 +7021,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6922,7 +7034,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -6961,7 +7073,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6973,7 +7085,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6986,7 +7098,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Definition) GetId() string {
@@ -7043,7 +7155,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7055,7 +7167,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7068,7 +7180,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -7115,7 +7227,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +7239,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7140,7 +7252,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -7173,7 +7285,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7185,7 +7297,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7198,7 +7310,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -7220,7 +7332,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7232,7 +7344,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7245,7 +7357,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -7292,7 +7404,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7304,7 +7416,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7317,7 +7429,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -7352,7 +7464,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7364,7 +7476,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7377,7 +7489,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -7475,7 +7587,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7487,7 +7599,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7500,7 +7612,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -7548,7 +7660,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[83]
+	mi := &file_team_v1_config_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7560,7 +7672,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[83]
+	mi := &file_team_v1_config_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7573,7 +7685,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -7624,7 +7736,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[84]
+	mi := &file_team_v1_config_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7636,7 +7748,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[84]
+	mi := &file_team_v1_config_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7649,7 +7761,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{84}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7710,7 +7822,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[85]
+	mi := &file_team_v1_config_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7722,7 +7834,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[85]
+	mi := &file_team_v1_config_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7735,7 +7847,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{85}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7797,7 +7909,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[86]
+	mi := &file_team_v1_config_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7809,7 +7921,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[86]
+	mi := &file_team_v1_config_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7822,7 +7934,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{86}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{88}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7838,7 +7950,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[87]
+	mi := &file_team_v1_config_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7850,7 +7962,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[87]
+	mi := &file_team_v1_config_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7863,7 +7975,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{87}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -7978,13 +8090,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\r_cached_inputB\x0e\n" +
 	"\f_cache_writeB\f\n" +
 	"\n" +
-	"_reasoning\"\xdc\x01\n" +
+	"_reasoning\"\xc0\x04\n" +
 	"\n" +
 	"ToolConfig\x12\"\n" +
 	"\x03mcp\x18\x01 \x01(\v2\x10.team.v1.McpToolR\x03mcp\x12/\n" +
 	"\aapprove\x18\x02 \x01(\v2\x15.team.v1.ApproveToolsR\aapprove\x12\x10\n" +
-	"\x03api\x18\x03 \x01(\bR\x03api:g\xbaHd\x1ab\n" +
-	"\ttool.kind\x12Fa tool needs mcp; add mcp: {command: [PROGRAM]} or mcp: {url: ADDRESS}\x1a\rhas(this.mcp)\"\xd2\x03\n" +
+	"\x03api\x18\x03 \x01(\bR\x03api\x12.\n" +
+	"\aprogram\x18\x04 \x01(\v2\x14.team.v1.ProgramPartR\aprogram:\x9a\x03\xbaH\x96\x03\x1a\xe1\x01\n" +
+	"\ttool.kind\x1a\xd3\x01has(this.mcp) && has(this.program) ? 'a tool is either of mcp or of program; keep one of them' : has(this.mcp) || has(this.program) ? '' : 'a tool needs mcp; add mcp: {command: [PROGRAM]} or mcp: {url: ADDRESS}'\x1a\xaf\x01\n" +
+	"\ftool.program\x12uapprove is only allowed with mcp; a tool of a program says itself which calls need approval, as an agent.ApprovedTool\x1a(!has(this.program) || !has(this.approve)\"\xd2\x03\n" +
 	"\fApproveTools\x12\x14\n" +
 	"\x05tools\x18\x01 \x03(\tR\x05tools\x12\x12\n" +
 	"\x04when\x18\x02 \x01(\tR\x04when\x12\x83\x02\n" +
@@ -8070,7 +8184,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\xf8\x1d\n" +
+	"\x06UNSAFE\x10\x03\"\x94\"\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -8107,19 +8221,22 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\bsettings\x18\x17 \x01(\v2\x16.team.v1.ModelSettingsR\bsettings\x12?\n" +
 	"\fconversation\x18\x18 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation\x12\xfc\x01\n" +
 	"\x06inputs\x18\x19 \x03(\v2 .team.v1.AgentConfig.InputsEntryB\xc1\x01\xbaH\xbd\x01\x9a\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
-	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'R\x06inputs\x1aR\n" +
+	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'R\x06inputs\x12.\n" +
+	"\aprogram\x18\x1a \x01(\v2\x14.team.v1.ProgramPartR\aprogram\x1aR\n" +
 	"\vInputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05value:\x028\x01:\xcd\x0e\xbaH\xc9\x0e\x1a\xad\x03\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05value:\x028\x01:\xb9\x12\xbaH\xb5\x12\x1a\x80\x04\n" +
 	"\n" +
-	"agent.kind\x1a\x9e\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a)) ? '' : 'an agent is exactly one of model, scripted, grpc and a2a; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) ? 'add one of them' : 'keep one of them')\x1a\x89\x02\n" +
-	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\x97\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xe3\x01\n" +
-	"\fagent.memory\x12Tmemory and conversation are only allowed for an agent with a model; remove them here\x1a}!(has(this.memory) || has(this.conversation)) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xa7\x02\n" +
-	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x83\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\x9f\x01\n" +
-	"\x0eagent.settings\x12dsettings are only allowed for an agent with a model of its own; set model, or move them to the model\x1a'this.model != '' || !has(this.settings)\x1a\xe6\x01\n" +
-	"\fagent.inputs\x12ninputs are only allowed for an agent with a model; remove them here, or give them to the team that it works in\x1afsize(this.inputs) == 0 || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a))\x1a\xef\x01\n" +
-	"\x13agent.model_answers\x12Yon_truncated and allow_empty are only allowed for an agent with a model; remove them here\x1a}this.model != '' || (this.on_truncated == 0 && !this.allow_empty) || !(has(this.scripted) || has(this.grpc) || has(this.a2a))B\t\n" +
-	"\a_memory\"\xa3\x01\n" +
+	"agent.kind\x1a\xf1\x03(this.model != '' ? 1 : 0) + (has(this.scripted) ? 1 : 0) + (has(this.grpc) ? 1 : 0) + (has(this.a2a) ? 1 : 0) + (has(this.program) ? 1 : 0) == 1 || (this.instructions != '' && this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) && !has(this.program)) ? '' : 'an agent is exactly one of model, scripted, grpc, a2a and program; ' + (this.model == '' && !has(this.scripted) && !has(this.grpc) && !has(this.a2a) && !has(this.program) ? 'add one of them' : 'keep one of them')\x1a\x9e\x02\n" +
+	"\x10agent.model_only\x12[instructions, tools and limits are only allowed for an agent with a model; remove them here\x1a\xac\x01this.model != '' || (this.instructions == '' && size(this.tools) == 0 && !has(this.limits)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.program))\x1a\xf9\x01\n" +
+	"\fagent.memory\x12Tmemory and conversation are only allowed for an agent with a model; remove them here\x1a\x92\x01!(has(this.memory) || has(this.conversation)) || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.program))\x1a\xbc\x02\n" +
+	"\x12agent.model_checks\x12\x8a\x01guardrails and output_schema are only allowed for an agent with a model; remove them here, or give guardrails to the team that it works in\x1a\x98\x01this.model != '' || (this.output_schema == '' && !has(this.guardrails)) || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.program))\x1a\x9f\x01\n" +
+	"\x0eagent.settings\x12dsettings are only allowed for an agent with a model of its own; set model, or move them to the model\x1a'this.model != '' || !has(this.settings)\x1a\xfb\x01\n" +
+	"\fagent.inputs\x12ninputs are only allowed for an agent with a model; remove them here, or give them to the team that it works in\x1a{size(this.inputs) == 0 || this.model != '' || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.program))\x1a\x85\x02\n" +
+	"\x13agent.model_answers\x12Yon_truncated and allow_empty are only allowed for an agent with a model; remove them here\x1a\x92\x01this.model != '' || (this.on_truncated == 0 && !this.allow_empty) || !(has(this.scripted) || has(this.grpc) || has(this.a2a) || has(this.program))\x1a\xab\x02\n" +
+	"\ragent.program\x12\x88\x01an agent of a program describes itself; remove name, description, skills, input_modes and output_modes here, and set them in the program\x1a\x8e\x01!has(this.program) || (this.name == '' && this.description == '' && size(this.skills) + size(this.input_modes) + size(this.output_modes) == 0)B\t\n" +
+	"\a_memory\"\r\n" +
+	"\vProgramPart\"\xa3\x01\n" +
 	"\x12ConversationConfig\x12\x82\x01\n" +
 	"\x05tools\x18\x01 \x01(\x05Bg\xbaHd\xba\x01a\n" +
 	"\x12conversation.tools\x121tools must be 0 to 100; 0 remembers no tool calls\x1a\x18this >= 0 && this <= 100H\x00R\x05tools\x88\x01\x01B\b\n" +
@@ -8264,7 +8381,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06params\x18\x05 \x03(\v2 .team.v1.OAuthClient.ParamsEntryR\x06params\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8a\x16\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe4\x16\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -8304,15 +8421,18 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\fconversation\x18\x17 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation\x12\xfb\x01\n" +
 	"\x06inputs\x18\x18 \x03(\v2\x1f.team.v1.TeamConfig.InputsEntryB\xc1\x01\xbaH\xbd\x01\x9a\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
 	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'R\x06inputs\x12'\n" +
-	"\x04loop\x18\x19 \x01(\v2\x13.team.v1.LoopConfigR\x04loop\x1aR\n" +
+	"\x04loop\x18\x19 \x01(\v2\x13.team.v1.LoopConfigR\x04loop\x120\n" +
+	"\aprogram\x18\x1a \x01(\v2\x16.team.v1.ProgramConfigR\aprogram\x1aR\n" +
 	"\vInputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05value:\x028\x01:\x94\x06\xbaH\x90\x06\x1a\xe4\x02\n" +
-	"\tteam.mode\x12}a team needs exactly one of supervisor, workflow, coordinator, swarm, route, broadcast and loop; keep one of them, or add one\x1a\xd7\x01(has(this.loop) ? 1 : 0) + (has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xaa\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05value:\x028\x01:\xbc\x06\xbaH\xb8\x06\x1a\x8c\x03\n" +
+	"\tteam.mode\x12\x86\x01a team needs exactly one of supervisor, workflow, coordinator, swarm, route, broadcast, loop and program; keep one of them, or add one\x1a\xf5\x01(has(this.program) ? 1 : 0) + (has(this.loop) ? 1 : 0) + (has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xaa\x01\n" +
 	"\fteam.members\x12/a team needs 1 to 64 members; add members: [ID]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
 	"\vteam.result\x12fguardrails.result cannot check detached work; use wait or cancel for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
 	"\a_memoryB \n" +
-	"\x1e_max_concurrent_collaborations\"\xf9\x02\n" +
+	"\x1e_max_concurrent_collaborations\"%\n" +
+	"\rProgramConfig\x12\x14\n" +
+	"\x05model\x18\x01 \x01(\tR\x05model\"\xf9\x02\n" +
 	"\fReviewConfig\x12*\n" +
 	"\x05judge\x18\x01 \x01(\v2\x14.team.v1.JudgeConfigR\x05judge\x12\x1a\n" +
 	"\bexpected\x18\x02 \x01(\tR\bexpected\x12\x82\x01\n" +
@@ -8904,7 +9024,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
 var file_team_v1_config_proto_goTypes = []any{
 	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
 	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
@@ -8933,262 +9053,267 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*Elicit)(nil),               // 24: team.v1.Elicit
 	(*ToolEffect)(nil),           // 25: team.v1.ToolEffect
 	(*AgentConfig)(nil),          // 26: team.v1.AgentConfig
-	(*ConversationConfig)(nil),   // 27: team.v1.ConversationConfig
-	(*OnTruncated)(nil),          // 28: team.v1.OnTruncated
-	(*AccessConfig)(nil),         // 29: team.v1.AccessConfig
-	(*CardAccess)(nil),           // 30: team.v1.CardAccess
-	(*ExtendedCard)(nil),         // 31: team.v1.ExtendedCard
-	(*Guardrails)(nil),           // 32: team.v1.Guardrails
-	(*Guardrail)(nil),            // 33: team.v1.Guardrail
-	(*ScriptedAgent)(nil),        // 34: team.v1.ScriptedAgent
-	(*ScriptedCall)(nil),         // 35: team.v1.ScriptedCall
-	(*ScriptedStep)(nil),         // 36: team.v1.ScriptedStep
-	(*ScriptedError)(nil),        // 37: team.v1.ScriptedError
-	(*GrpcAgent)(nil),            // 38: team.v1.GrpcAgent
-	(*A2AAgent)(nil),             // 39: team.v1.A2aAgent
-	(*Binding)(nil),              // 40: team.v1.Binding
-	(*TlsConfig)(nil),            // 41: team.v1.TlsConfig
-	(*AgentAuth)(nil),            // 42: team.v1.AgentAuth
-	(*OAuthClient)(nil),          // 43: team.v1.OAuthClient
-	(*TeamConfig)(nil),           // 44: team.v1.TeamConfig
-	(*ReviewConfig)(nil),         // 45: team.v1.ReviewConfig
-	(*JudgeConfig)(nil),          // 46: team.v1.JudgeConfig
-	(*MemberConfig)(nil),         // 47: team.v1.MemberConfig
-	(*OutputConfig)(nil),         // 48: team.v1.OutputConfig
-	(*LoopConfig)(nil),           // 49: team.v1.LoopConfig
-	(*HistoryScope)(nil),         // 50: team.v1.HistoryScope
-	(*SupervisorConfig)(nil),     // 51: team.v1.SupervisorConfig
-	(*RuleConfig)(nil),           // 52: team.v1.RuleConfig
-	(*RouterConfig)(nil),         // 53: team.v1.RouterConfig
-	(*WorkflowConfig)(nil),       // 54: team.v1.WorkflowConfig
-	(*PlanConfig)(nil),           // 55: team.v1.PlanConfig
-	(*ApprovePlan)(nil),          // 56: team.v1.ApprovePlan
-	(*OnMemberError)(nil),        // 57: team.v1.OnMemberError
-	(*WorkflowStep)(nil),         // 58: team.v1.WorkflowStep
-	(*Join)(nil),                 // 59: team.v1.Join
-	(*RepeatConfig)(nil),         // 60: team.v1.RepeatConfig
-	(*HumanConfig)(nil),          // 61: team.v1.HumanConfig
-	(*CoordinatorConfig)(nil),    // 62: team.v1.CoordinatorConfig
-	(*LeaderConfig)(nil),         // 63: team.v1.LeaderConfig
-	(*OpenDelegations)(nil),      // 64: team.v1.OpenDelegations
-	(*RouteConfig)(nil),          // 65: team.v1.RouteConfig
-	(*BroadcastConfig)(nil),      // 66: team.v1.BroadcastConfig
-	(*ToolStyle)(nil),            // 67: team.v1.ToolStyle
-	(*SwarmConfig)(nil),          // 68: team.v1.SwarmConfig
-	(*ServerSettings)(nil),       // 69: team.v1.ServerSettings
-	(*OpenAiDoor)(nil),           // 70: team.v1.OpenAiDoor
-	(*KeepSettings)(nil),         // 71: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 72: team.v1.LogSettings
-	(*LogSampling)(nil),          // 73: team.v1.LogSampling
-	(*McpDoor)(nil),              // 74: team.v1.McpDoor
-	(*TracingSettings)(nil),      // 75: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 76: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 77: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 78: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 79: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 80: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 81: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 82: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 83: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 84: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 85: team.v1.CardSettings
-	(*PushSettings)(nil),         // 86: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 87: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 88: team.v1.SigningKey
-	(*Definition)(nil),           // 89: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 90: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 91: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 92: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 93: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 94: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 95: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 96: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 97: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 98: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 99: team.v1.ApiKey
-	(*Permission)(nil),           // 100: team.v1.Permission
-	(*OidcConfig)(nil),           // 101: team.v1.OidcConfig
-	nil,                          // 102: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 103: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 104: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 105: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 106: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 107: team.v1.McpTool.EnvEntry
-	nil,                          // 108: team.v1.McpTool.EffectsEntry
-	nil,                          // 109: team.v1.McpTool.HeadersEntry
-	nil,                          // 110: team.v1.AgentConfig.InputsEntry
-	nil,                          // 111: team.v1.OAuthClient.ParamsEntry
-	nil,                          // 112: team.v1.TeamConfig.InputsEntry
-	nil,                          // 113: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 114: team.v1.Definition.ScriptsEntry
-	nil,                          // 115: team.v1.Definition.SchemasEntry
-	nil,                          // 116: team.v1.Definition.AccountsEntry
-	(*durationpb.Duration)(nil),  // 117: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 118: google.protobuf.Struct
-	(*Skill)(nil),                // 119: team.v1.Skill
-	(*Limits)(nil),               // 120: team.v1.Limits
-	(*Retry)(nil),                // 121: team.v1.Retry
-	(OnLimit_Value)(0),           // 122: team.v1.OnLimit.Value
+	(*ProgramPart)(nil),          // 27: team.v1.ProgramPart
+	(*ConversationConfig)(nil),   // 28: team.v1.ConversationConfig
+	(*OnTruncated)(nil),          // 29: team.v1.OnTruncated
+	(*AccessConfig)(nil),         // 30: team.v1.AccessConfig
+	(*CardAccess)(nil),           // 31: team.v1.CardAccess
+	(*ExtendedCard)(nil),         // 32: team.v1.ExtendedCard
+	(*Guardrails)(nil),           // 33: team.v1.Guardrails
+	(*Guardrail)(nil),            // 34: team.v1.Guardrail
+	(*ScriptedAgent)(nil),        // 35: team.v1.ScriptedAgent
+	(*ScriptedCall)(nil),         // 36: team.v1.ScriptedCall
+	(*ScriptedStep)(nil),         // 37: team.v1.ScriptedStep
+	(*ScriptedError)(nil),        // 38: team.v1.ScriptedError
+	(*GrpcAgent)(nil),            // 39: team.v1.GrpcAgent
+	(*A2AAgent)(nil),             // 40: team.v1.A2aAgent
+	(*Binding)(nil),              // 41: team.v1.Binding
+	(*TlsConfig)(nil),            // 42: team.v1.TlsConfig
+	(*AgentAuth)(nil),            // 43: team.v1.AgentAuth
+	(*OAuthClient)(nil),          // 44: team.v1.OAuthClient
+	(*TeamConfig)(nil),           // 45: team.v1.TeamConfig
+	(*ProgramConfig)(nil),        // 46: team.v1.ProgramConfig
+	(*ReviewConfig)(nil),         // 47: team.v1.ReviewConfig
+	(*JudgeConfig)(nil),          // 48: team.v1.JudgeConfig
+	(*MemberConfig)(nil),         // 49: team.v1.MemberConfig
+	(*OutputConfig)(nil),         // 50: team.v1.OutputConfig
+	(*LoopConfig)(nil),           // 51: team.v1.LoopConfig
+	(*HistoryScope)(nil),         // 52: team.v1.HistoryScope
+	(*SupervisorConfig)(nil),     // 53: team.v1.SupervisorConfig
+	(*RuleConfig)(nil),           // 54: team.v1.RuleConfig
+	(*RouterConfig)(nil),         // 55: team.v1.RouterConfig
+	(*WorkflowConfig)(nil),       // 56: team.v1.WorkflowConfig
+	(*PlanConfig)(nil),           // 57: team.v1.PlanConfig
+	(*ApprovePlan)(nil),          // 58: team.v1.ApprovePlan
+	(*OnMemberError)(nil),        // 59: team.v1.OnMemberError
+	(*WorkflowStep)(nil),         // 60: team.v1.WorkflowStep
+	(*Join)(nil),                 // 61: team.v1.Join
+	(*RepeatConfig)(nil),         // 62: team.v1.RepeatConfig
+	(*HumanConfig)(nil),          // 63: team.v1.HumanConfig
+	(*CoordinatorConfig)(nil),    // 64: team.v1.CoordinatorConfig
+	(*LeaderConfig)(nil),         // 65: team.v1.LeaderConfig
+	(*OpenDelegations)(nil),      // 66: team.v1.OpenDelegations
+	(*RouteConfig)(nil),          // 67: team.v1.RouteConfig
+	(*BroadcastConfig)(nil),      // 68: team.v1.BroadcastConfig
+	(*ToolStyle)(nil),            // 69: team.v1.ToolStyle
+	(*SwarmConfig)(nil),          // 70: team.v1.SwarmConfig
+	(*ServerSettings)(nil),       // 71: team.v1.ServerSettings
+	(*OpenAiDoor)(nil),           // 72: team.v1.OpenAiDoor
+	(*KeepSettings)(nil),         // 73: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 74: team.v1.LogSettings
+	(*LogSampling)(nil),          // 75: team.v1.LogSampling
+	(*McpDoor)(nil),              // 76: team.v1.McpDoor
+	(*TracingSettings)(nil),      // 77: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 78: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 79: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 80: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 81: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 82: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 83: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 84: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 85: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 86: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 87: team.v1.CardSettings
+	(*PushSettings)(nil),         // 88: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 89: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 90: team.v1.SigningKey
+	(*Definition)(nil),           // 91: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 92: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 93: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 94: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 95: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 96: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 97: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 98: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 99: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 100: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 101: team.v1.ApiKey
+	(*Permission)(nil),           // 102: team.v1.Permission
+	(*OidcConfig)(nil),           // 103: team.v1.OidcConfig
+	nil,                          // 104: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 105: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 106: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 107: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 108: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 109: team.v1.McpTool.EnvEntry
+	nil,                          // 110: team.v1.McpTool.EffectsEntry
+	nil,                          // 111: team.v1.McpTool.HeadersEntry
+	nil,                          // 112: team.v1.AgentConfig.InputsEntry
+	nil,                          // 113: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 114: team.v1.TeamConfig.InputsEntry
+	nil,                          // 115: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 116: team.v1.Definition.ScriptsEntry
+	nil,                          // 117: team.v1.Definition.SchemasEntry
+	nil,                          // 118: team.v1.Definition.AccountsEntry
+	(*durationpb.Duration)(nil),  // 119: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 120: google.protobuf.Struct
+	(*Skill)(nil),                // 121: team.v1.Skill
+	(*Limits)(nil),               // 122: team.v1.Limits
+	(*Retry)(nil),                // 123: team.v1.Retry
+	(OnLimit_Value)(0),           // 124: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	102, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	103, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	104, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	105, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
-	69,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
+	104, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	105, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	106, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	107, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	71,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	117, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	119, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	118, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	106, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	120, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	108, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
-	117, // 12: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	117, // 13: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	107, // 14: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	108, // 15: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
-	24,  // 16: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
-	23,  // 17: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	109, // 18: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
-	43,  // 19: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
-	0,   // 20: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
-	117, // 21: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	117, // 22: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	117, // 23: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	117, // 24: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	119, // 25: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	120, // 26: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
-	34,  // 27: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
-	38,  // 28: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
-	39,  // 29: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
-	32,  // 30: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
-	31,  // 31: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
-	29,  // 32: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
-	3,   // 33: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
-	2,   // 34: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
-	16,  // 35: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
-	27,  // 36: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	110, // 37: team.v1.AgentConfig.inputs:type_name -> team.v1.AgentConfig.InputsEntry
-	119, // 38: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
-	33,  // 39: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
-	33,  // 40: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
-	33,  // 41: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
-	33,  // 42: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
-	36,  // 43: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
-	35,  // 44: team.v1.ScriptedAgent.calls:type_name -> team.v1.ScriptedCall
-	36,  // 45: team.v1.ScriptedCall.steps:type_name -> team.v1.ScriptedStep
-	37,  // 46: team.v1.ScriptedStep.error:type_name -> team.v1.ScriptedError
-	118, // 47: team.v1.ScriptedStep.part:type_name -> google.protobuf.Struct
-	41,  // 48: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
-	42,  // 49: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	117, // 50: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
-	4,   // 51: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
-	42,  // 52: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	117, // 53: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
-	43,  // 54: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
-	111, // 55: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
-	47,  // 56: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
-	51,  // 57: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
-	54,  // 58: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
-	62,  // 59: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
-	68,  // 60: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
-	65,  // 61: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
-	66,  // 62: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
-	32,  // 63: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
-	31,  // 64: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
-	45,  // 65: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	120, // 66: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
-	29,  // 67: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
-	3,   // 68: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
-	27,  // 69: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
-	112, // 70: team.v1.TeamConfig.inputs:type_name -> team.v1.TeamConfig.InputsEntry
-	49,  // 71: team.v1.TeamConfig.loop:type_name -> team.v1.LoopConfig
-	46,  // 72: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	117, // 73: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	121, // 74: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
-	5,   // 75: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
-	20,  // 76: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
-	45,  // 77: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
-	48,  // 78: team.v1.MemberConfig.output:type_name -> team.v1.OutputConfig
-	52,  // 79: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
-	53,  // 80: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
-	58,  // 81: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
-	6,   // 82: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	55,  // 83: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
-	56,  // 84: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	117, // 85: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
-	7,   // 86: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
-	60,  // 87: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
-	61,  // 88: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
-	58,  // 89: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	117, // 90: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	121, // 91: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
-	48,  // 92: team.v1.WorkflowStep.output:type_name -> team.v1.OutputConfig
-	63,  // 93: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
-	9,   // 94: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
-	8,   // 95: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	122, // 96: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
-	6,   // 97: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	119, // 98: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
-	16,  // 99: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
-	93,  // 100: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	90,  // 101: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	117, // 102: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	86,  // 103: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	87,  // 104: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	91,  // 105: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	84,  // 106: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	85,  // 107: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	113, // 108: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	80,  // 109: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	81,  // 110: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	78,  // 111: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	76,  // 112: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	71,  // 113: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	72,  // 114: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	117, // 115: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	117, // 116: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	75,  // 117: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	70,  // 118: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
-	74,  // 119: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
-	117, // 120: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	117, // 121: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	117, // 122: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	73,  // 123: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	77,  // 124: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	10,  // 125: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	82,  // 126: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	83,  // 127: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	88,  // 128: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	14,  // 129: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	114, // 130: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	115, // 131: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	116, // 132: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
-	11,  // 133: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	99,  // 134: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	101, // 135: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	95,  // 136: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 137: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	98,  // 138: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	117, // 139: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	97,  // 140: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 141: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	96,  // 142: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 143: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 144: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 145: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 146: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 147: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	44,  // 148: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 149: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	118, // 150: team.v1.AgentConfig.InputsEntry.value:type_name -> google.protobuf.Struct
-	118, // 151: team.v1.TeamConfig.InputsEntry.value:type_name -> google.protobuf.Struct
-	82,  // 152: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	153, // [153:153] is the sub-list for method output_type
-	153, // [153:153] is the sub-list for method input_type
-	153, // [153:153] is the sub-list for extension type_name
-	153, // [153:153] is the sub-list for extension extendee
-	0,   // [0:153] is the sub-list for field type_name
+	27,  // 12: team.v1.ToolConfig.program:type_name -> team.v1.ProgramPart
+	119, // 13: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	119, // 14: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	109, // 15: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	110, // 16: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	24,  // 17: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
+	23,  // 18: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
+	111, // 19: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	44,  // 20: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
+	0,   // 21: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
+	119, // 22: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	119, // 23: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	119, // 24: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	119, // 25: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	121, // 26: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	122, // 27: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	35,  // 28: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
+	39,  // 29: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
+	40,  // 30: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
+	33,  // 31: team.v1.AgentConfig.guardrails:type_name -> team.v1.Guardrails
+	32,  // 32: team.v1.AgentConfig.extended_card:type_name -> team.v1.ExtendedCard
+	30,  // 33: team.v1.AgentConfig.access:type_name -> team.v1.AccessConfig
+	3,   // 34: team.v1.AgentConfig.card:type_name -> team.v1.CardAccess.Value
+	2,   // 35: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
+	16,  // 36: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
+	28,  // 37: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
+	112, // 38: team.v1.AgentConfig.inputs:type_name -> team.v1.AgentConfig.InputsEntry
+	27,  // 39: team.v1.AgentConfig.program:type_name -> team.v1.ProgramPart
+	121, // 40: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	34,  // 41: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
+	34,  // 42: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
+	34,  // 43: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
+	34,  // 44: team.v1.Guardrails.result:type_name -> team.v1.Guardrail
+	37,  // 45: team.v1.ScriptedAgent.steps:type_name -> team.v1.ScriptedStep
+	36,  // 46: team.v1.ScriptedAgent.calls:type_name -> team.v1.ScriptedCall
+	37,  // 47: team.v1.ScriptedCall.steps:type_name -> team.v1.ScriptedStep
+	38,  // 48: team.v1.ScriptedStep.error:type_name -> team.v1.ScriptedError
+	120, // 49: team.v1.ScriptedStep.part:type_name -> google.protobuf.Struct
+	42,  // 50: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
+	43,  // 51: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
+	119, // 52: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	4,   // 53: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
+	43,  // 54: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
+	119, // 55: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	44,  // 56: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
+	113, // 57: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	49,  // 58: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
+	53,  // 59: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
+	56,  // 60: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
+	64,  // 61: team.v1.TeamConfig.coordinator:type_name -> team.v1.CoordinatorConfig
+	70,  // 62: team.v1.TeamConfig.swarm:type_name -> team.v1.SwarmConfig
+	67,  // 63: team.v1.TeamConfig.route:type_name -> team.v1.RouteConfig
+	68,  // 64: team.v1.TeamConfig.broadcast:type_name -> team.v1.BroadcastConfig
+	33,  // 65: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
+	32,  // 66: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
+	47,  // 67: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
+	122, // 68: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	30,  // 69: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
+	3,   // 70: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
+	28,  // 71: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
+	114, // 72: team.v1.TeamConfig.inputs:type_name -> team.v1.TeamConfig.InputsEntry
+	51,  // 73: team.v1.TeamConfig.loop:type_name -> team.v1.LoopConfig
+	46,  // 74: team.v1.TeamConfig.program:type_name -> team.v1.ProgramConfig
+	48,  // 75: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
+	119, // 76: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	123, // 77: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	5,   // 78: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
+	20,  // 79: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
+	47,  // 80: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
+	50,  // 81: team.v1.MemberConfig.output:type_name -> team.v1.OutputConfig
+	54,  // 82: team.v1.SupervisorConfig.rules:type_name -> team.v1.RuleConfig
+	55,  // 83: team.v1.SupervisorConfig.router:type_name -> team.v1.RouterConfig
+	60,  // 84: team.v1.WorkflowConfig.steps:type_name -> team.v1.WorkflowStep
+	6,   // 85: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	57,  // 86: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
+	58,  // 87: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
+	119, // 88: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	7,   // 89: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
+	62,  // 90: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
+	63,  // 91: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
+	60,  // 92: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
+	119, // 93: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	123, // 94: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	50,  // 95: team.v1.WorkflowStep.output:type_name -> team.v1.OutputConfig
+	65,  // 96: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
+	9,   // 97: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
+	8,   // 98: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
+	124, // 99: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	6,   // 100: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
+	121, // 101: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	16,  // 102: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
+	95,  // 103: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	92,  // 104: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	119, // 105: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	88,  // 106: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	89,  // 107: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	93,  // 108: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	86,  // 109: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	87,  // 110: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	115, // 111: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	82,  // 112: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	83,  // 113: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	80,  // 114: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	78,  // 115: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	73,  // 116: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	74,  // 117: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	119, // 118: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	119, // 119: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	77,  // 120: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	72,  // 121: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
+	76,  // 122: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
+	119, // 123: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	119, // 124: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	119, // 125: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	75,  // 126: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	79,  // 127: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 128: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	84,  // 129: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	85,  // 130: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	90,  // 131: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 132: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	116, // 133: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	117, // 134: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	118, // 135: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 136: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	101, // 137: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	103, // 138: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	97,  // 139: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 140: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	100, // 141: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	119, // 142: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	99,  // 143: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 144: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	98,  // 145: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 146: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 147: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 148: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 149: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 150: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	45,  // 151: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 152: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	120, // 153: team.v1.AgentConfig.InputsEntry.value:type_name -> google.protobuf.Struct
+	120, // 154: team.v1.TeamConfig.InputsEntry.value:type_name -> google.protobuf.Struct
+	84,  // 155: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	156, // [156:156] is the sub-list for method output_type
+	156, // [156:156] is the sub-list for method input_type
+	156, // [156:156] is the sub-list for extension type_name
+	156, // [156:156] is the sub-list for extension extendee
+	0,   // [0:156] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -9203,8 +9328,8 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[3].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[7].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[12].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[13].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[22].OneofWrappers = []any{
+	file_team_v1_config_proto_msgTypes[14].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[23].OneofWrappers = []any{
 		(*ScriptedStep_DelayMs)(nil),
 		(*ScriptedStep_Fail)(nil),
 		(*ScriptedStep_Chunks)(nil),
@@ -9216,29 +9341,29 @@ func file_team_v1_config_proto_init() {
 		(*ScriptedStep_Error)(nil),
 		(*ScriptedStep_Part)(nil),
 	}
-	file_team_v1_config_proto_msgTypes[24].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[25].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[30].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[26].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[31].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[33].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[35].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[41].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[48].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[54].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[59].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[67].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[68].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[37].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[56].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[69].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[72].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[76].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[77].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[71].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[74].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[78].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[79].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   103,
+			NumMessages:   105,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -30,7 +30,7 @@ type RegisteredAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// model, scripted, grpc, a2a or team.
+	// model, scripted, grpc, a2a, program or team.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Where it is defined.
 	Origin Origin `protobuf:"varint,3,opt,name=origin,proto3,enum=team.v1.Origin" json:"origin,omitempty"`

@@ -43,6 +43,8 @@ func Name(t *teamv1.TeamConfig) string {
 		return "coordinator"
 	case t.GetSwarm() != nil:
 		return "swarm"
+	case t.GetProgram() != nil:
+		return "program"
 	}
 	return "workflow"
 }
@@ -141,11 +143,14 @@ func Leader(t *teamv1.TeamConfig) *teamv1.LeaderConfig {
 	return t.GetCoordinator().GetLeader()
 }
 
-// LeaderModel returns the model of the leader of a team: of a coordinator team, a team that routes, or
-// one that plans its workflow. It is empty if the team has none.
+// LeaderModel returns the model of the leader of a team: of a coordinator team, a team that routes, one that plans its
+// workflow, or one with a scheduler of a program. It is empty if the team has none.
 func LeaderModel(t *teamv1.TeamConfig) string {
 	if plan := t.GetWorkflow().GetPlan(); plan != nil {
 		return plan.GetModel()
+	}
+	if t.GetProgram() != nil {
+		return t.GetProgram().GetModel()
 	}
 	return Leader(t).GetModel()
 }

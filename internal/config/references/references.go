@@ -76,6 +76,7 @@ func ofTeam(id string, t *teamv1.TeamConfig) []Reference {
 	u.add(Model, t.GetRoute().GetModel(), leader, "route", "model")
 	u.add(Model, t.GetWorkflow().GetPlan().GetModel(), leader, "workflow", "plan", "model")
 	u.add(Model, t.GetBroadcast().GetModel(), "the broadcast of "+by, "broadcast", "model")
+	u.add(Model, t.GetProgram().GetModel(), "the scheduler of "+by, "program", "model")
 	u.leader(t.GetCoordinator().GetLeader(), by)
 	members := map[string]bool{}
 	for i, m := range t.GetMembers() {

@@ -59,11 +59,11 @@ func ofTeams(c *teamv1.ServerConfig) []Warning {
 
 func finishes(r *teamv1.RuleConfig) bool { return r.GetFinish() != "" }
 
-// lacksDescription reports whether an agent or team of the file has neither a description nor skills. Remote agents
-// describe themselves.
+// lacksDescription reports whether an agent or team of the file has neither a description nor skills. Remote agents,
+// and those of programs, describe themselves.
 func lacksDescription(c *teamv1.ServerConfig, id string) bool {
 	if a := c.GetAgents()[id]; a != nil {
-		return a.GetDescription() == "" && len(a.GetSkills()) == 0 && a.GetA2A() == nil && a.GetGrpc() == nil
+		return a.GetDescription() == "" && len(a.GetSkills()) == 0 && a.GetA2A() == nil && a.GetGrpc() == nil && a.GetProgram() == nil
 	}
 	t := c.GetTeams()[id]
 	return t != nil && t.GetDescription() == ""
