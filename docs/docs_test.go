@@ -321,10 +321,10 @@ func expect(t *testing.T, at, want, got string) {
 
 // TestGo finds every block of Go in code that is compiled and run.
 func TestGo(t *testing.T) {
-	code := flat(read(t, "docs/library_test.go") + read(t, "pkg/server/example_test.go") + read(t, "pkg/a2aclient/example_test.go") + read(t, "pkg/teamfile/teamfile_test.go") + read(t, "examples/remote-agent/main.go"))
+	code := flat(read(t, "docs/library_test.go") + read(t, "pkg/server/example_test.go") + read(t, "pkg/a2aclient/example_test.go") + read(t, "pkg/teamfile/teamfile_test.go") + read(t, "examples/remote-agent/main.go") + read(t, "examples/other-languages/agent.py"))
 	for _, doc := range documents(t) {
 		for _, b := range blocks(t, doc) {
-			if b.lang == "go" && !strings.Contains(code, flat(b.text)) {
+			if (b.lang == "go" || b.lang == "python") && !strings.Contains(code, flat(b.text)) {
 				t.Errorf("%s:%d: this code is in no test", doc, b.line)
 			}
 		}

@@ -68,7 +68,7 @@ func TestCommands(t *testing.T) {
 		switch folder {
 		case "demo": // is served, see the README of the repository
 			continue
-		case "openai-endpoint", "remote-agent", "mcp", "approval", "local-model": // want a server, which their own tests start
+		case "openai-endpoint", "remote-agent", "other-languages", "mcp", "approval", "local-model": // want a server, which their own tests start
 			continue
 		case "support-desk", "research", "coding-crew": // show theirs as blocks that run with those of the documents
 			continue

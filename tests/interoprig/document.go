@@ -20,7 +20,8 @@ Below each table is why, with the bytes where the fault is the client's.
 A client reads the card; sends, streams, gets, lists, cancels and subscribes; answers a question; keeps push
 configurations and receives their notifications (` + "`receive`" + `); and is refused calls for a task that does not exist
 (` + "`unknown`" + `) or has ended (` + "`ended`" + `). A member of a team answers, streams its answer in pieces, asks the team's
-client a question, confirms a cancel, and fails.
+client a question, confirms a cancel, and fails. Members with the binding ` + "`AgentService`" + ` are the agents of
+[examples/other-languages](../examples/other-languages) by [protos alone](agent-service.md#in-other-languages).
 
 In Chromium, a page of another origin with ` + "`@a2a-js/sdk` 1.3.0 sends, streams and gets over JSONRPC and HTTP+JSON where\n[`server.cors`](configuration-server.md#server)" + ` names the page's origin; elsewhere the browser refuses the calls.
 

@@ -29,6 +29,9 @@ var MemberSteps = []string{
 	"failure",  // of the member, reported by the team
 }
 
+// AgentService is the binding of an agent that implements team.v1.AgentService, not A2A. Its address is HOST:PORT.
+const AgentService = "AgentService"
+
 // memberTime is the timeout of each step.
 const memberTime = 30 * time.Second
 
@@ -68,7 +71,7 @@ func Agent(t *testing.T, program string, args ...string) string {
 
 const memberTeam = `version: v1
 agents:
-  far: {a2a: {card: %q, binding: %q, version: %q}}
+  far: {%s}
 teams:
   relay:
     limits: {retry: {attempts: 1}}
@@ -98,7 +101,11 @@ func (c Column) MemberAnswering(t *testing.T, address, version string, lacks map
 	c.Role = "member"
 	file := filepath.Join(t.TempDir(), "team.yaml")
 	binding, _, _ := strings.Cut(strings.Replace(c.Binding, "HTTP+JSON", "REST", 1), " ") // the name of the binding in files
-	if err := os.WriteFile(file, fmt.Appendf(nil, memberTeam, address, binding, version), 0o600); err != nil {
+	far := fmt.Sprintf("a2a: {card: %q, binding: %q, version: %q}", address, binding, version)
+	if c.Binding == AgentService {
+		far = fmt.Sprintf("grpc: %q", address)
+	}
+	if err := os.WriteFile(file, fmt.Appendf(nil, memberTeam, far), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	m := &member{at: Serve(t, BuildServer(t), file).URL + "/relay", answer: answer}
