@@ -1,6 +1,7 @@
 package teamfile_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
+	"github.com/agentteams/team-server/pkg/team/broadcast"
 	"github.com/agentteams/team-server/pkg/teamfile"
 	"github.com/agentteams/team-server/pkg/teamfile/teamfiletest"
 )
@@ -28,14 +30,47 @@ teams:
   plain: {members: [echo], workflow: {steps: [echo]}}
 `
 
-func TestLoad_Faults(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "team.yaml")
-	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+// write writes files into a folder and returns it.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// TestLoad_Model has a scheduler of the program ask the model that the file names for it.
+func TestLoad_Model(t *testing.T) {
+	folder := write(t, map[string]string{"team.script.yaml": "agents: {desk: [{text: Summed up.}]}", "team.yaml": `version: v1
+models: {script: {provider: scripted, file: team.script.yaml}}
+agents: {echo: {scripted: {steps: [{echo: true}]}}}
+teams: {desk: {members: [echo], program: {model: script}}}
+`})
+	f, err := teamfile.Load(folder, teamfile.Config{Schedulers: map[string]team.Scheduler{"desk": broadcast.New(broadcast.Config{})}})
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer f.Close()
+	desk, err := f.Agent("desk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := agent.Reply(t.Context(), desk, agent.UserMessage("m1", "tides"))
+	if agent.Text(reply) != "Summed up." || err != nil {
+		t.Errorf("%v %v", reply, err)
+	}
+	if _, err := f.Agent("none"); err == nil {
+		t.Error("an agent that is not in the file")
+	}
+}
+
+func TestLoad_Faults(t *testing.T) {
+	path := filepath.Join(write(t, map[string]string{"team.yaml": file}), "team.yaml")
 	given := program()
 	pricing, harbour := given.Agents["pricing"], given.Schedulers["harbour"]
-	complete := teamfile.Config{Agents: map[string]agent.Agent{"pricing": pricing}, Schedulers: map[string]team.Scheduler{"desk": harbour}}
 	for _, tt := range []struct {
 		name   string
 		change func(c *teamfile.Config)
@@ -58,28 +93,22 @@ func TestLoad_Faults(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := complete
-			c.Agents = map[string]agent.Agent{"pricing": pricing}
-			c.Schedulers = map[string]team.Scheduler{"desk": harbour}
+			c := teamfile.Config{Agents: map[string]agent.Agent{"pricing": pricing}, Schedulers: map[string]team.Scheduler{"desk": harbour}}
 			tt.change(&c)
 			f, err := teamfile.Load(path, c)
 			if err == nil {
 				err = f.Close()
-				if tt.want != nil || err != nil {
-					t.Fatalf("no fault: %v", err)
-				}
-				return
 			}
-			text := err.Error()
+			if (err == nil) != (tt.want == nil) {
+				t.Fatal(err)
+			}
+			text := fmt.Sprint(err)
 			for _, line := range tt.want {
 				_, after, found := strings.Cut(text, line)
 				if !found {
 					t.Fatalf("%v\nlacks %s", err, line)
 				}
 				text = after
-			}
-			if tt.want == nil {
-				t.Error(err)
 			}
 		})
 	}

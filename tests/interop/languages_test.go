@@ -36,18 +36,9 @@ func TestLanguages_TypeScript(t *testing.T) {
 // TestLanguages_Go builds and runs a Go program outside of this repository, whose team has a tool, an agent and a scheduler of
 // the program.
 func TestLanguages_Go(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(filepath.Join("testdata", "outside"))); err != nil {
-		t.Fatal(err)
-	}
-	root := interoprig.Repository(t)
-	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(folder, "go.sum"), sums, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder, root := t.TempDir(), interoprig.Repository(t)
+	copied(t, folder, filepath.Join("testdata", "outside", "main.go"), filepath.Join(root, "go.sum"),
+		filepath.Join(root, "pkg", "teamfile", "testdata", "team.yaml"), filepath.Join(root, "pkg", "teamfile", "testdata", "team.script.yaml"))
 	do(t, folder, "go", "mod", "init", "outside")
 	do(t, folder, "go", "mod", "edit", "-require", "github.com/agentteams/team-server@v0.0.0", "-replace", "github.com/agentteams/team-server="+root)
 	if out := do(t, folder, "go", "run", "-mod=mod", "."); out != "The tide in Brest: 4.2 m. That is 3 EUR.\n" {
@@ -60,16 +51,24 @@ func alone(t *testing.T, names ...string) string {
 	t.Helper()
 	folder := t.TempDir()
 	for _, name := range names {
-		text, err := os.ReadFile(interoprig.Repository(t, "examples", "other-languages", name))
+		copied(t, folder, interoprig.Repository(t, "examples", "other-languages", name))
+	}
+	do(t, folder, interoprig.BuildServer(t), "protos", "protos")
+	return folder
+}
+
+// copied copies files into a folder.
+func copied(t *testing.T, folder string, files ...string) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // the repository's own
 		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, name), text, 0o600)
+			err = os.WriteFile(filepath.Join(folder, filepath.Base(file)), text, 0o600)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	do(t, folder, interoprig.BuildServer(t), "protos", "protos")
-	return folder
 }
 
 // do runs a command in a folder and returns what it prints.
