@@ -84,7 +84,7 @@ func (p parts) missing(k *checker, name string) {
 func (p parts) stray(k *checker, name string) {
 	at := k.at(p.section, name)
 	switch {
-	case k.replaced[name] && p.section == "agents":
+	case k.replaced[p.section+"."+name]:
 	case at.Found():
 		at.KeyFault(fmt.Sprintf("the program has the %s %q, which the file describes otherwise", p.word, name), "write program: {} here, or remove it from "+p.field+" in the program")
 	default:

@@ -40,7 +40,7 @@ type standIns struct {
 	tools  map[string]*teamv1.ToolScript // by tool, without those that are started
 	absent map[string]bool               // ids of agents, modelKeys of models and toolKeys of tools that have no replacement
 
-	replaced map[string]bool // ids of agents that have a replacement
+	replaced map[string]bool // paths of agents, and of tools of a program, that have a replacement
 }
 
 // noScript is the script of models without a replacement. It matches no agent.
@@ -65,7 +65,7 @@ func standIn(root *yaml.Node, s *StandIns) standIns {
 		steps, replaced := s.Agents[id]
 		switch {
 		case replaced:
-			in.replaced[id] = true
+			in.replaced["agents."+id] = true
 		case source.Value(n, "grpc") != nil || source.Value(n, "a2a") != nil:
 			steps = parseNode("{steps: [{echo: true}]}")
 			in.absent[id] = true
@@ -80,8 +80,13 @@ func standIn(root *yaml.Node, s *StandIns) standIns {
 
 // tool notes whether a tool is absent. One that is never called needs no credentials.
 func (in *standIns) tool(s *StandIns, name string, n *yaml.Node) {
-	mcp := source.Value(n, "mcp")
 	script := s.Tools[name]
+	if script != nil && !script.GetStart() && source.Value(n, "program") != nil { // an MCP server plays its script
+		in.replaced["tools."+name] = true
+		keep(n, "api")
+		put(n, "mcp", parseNode("{command: [script]}"))
+	}
+	mcp := source.Value(n, "mcp")
 	if script.GetStart() || mcp == nil || mcp.Kind != yaml.MappingNode {
 		return
 	}
