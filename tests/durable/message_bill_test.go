@@ -94,7 +94,8 @@ func turnOf(r *fakellm.Request) fakellm.Turn {
 	name := strings.TrimPrefix(r.Model, "lead-")
 	switch {
 	case name == r.Model:
-		t.Text = strings.TrimSpace(strings.Repeat("word ", 180))
+		words := min(180, int(r.MaxTokens)) // a turn whose budget is nearly used up is allowed less
+		t.Text = strings.TrimSpace(strings.Repeat("word ", words))
 	case len(r.Tools) > 0 && r.Tools[0] == "plan":
 		t.Text, t.Calls = "", []fakellm.Call{{ID: fmt.Sprint("p", r.N), Name: "plan", Arguments: fmt.Sprintf(`{"steps": [{"id": "a", "member": %q, "task": "Write."}, {"id": "b", "member": %q, "task": "Edit.", "after": ["a"]}]}`,
 			map[bool]string{true: "writer-" + name, false: "nobody"}[last.Role == "tool"], "editor-"+name)}}
