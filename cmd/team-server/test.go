@@ -15,13 +15,18 @@ func testCommand(s *cli.Shell) *cobra.Command {
 			"subfolders, against the teams of the configuration next to it. Models are replaced\n" +
 			"by scripts and remote agents by scripted steps. Default: the working folder. For a\n" +
 			"scenario that fails, prints the position of the expectation and why the team decided\n" +
-			"otherwise. Exits with 4 if scenarios fail, with 3 if a file has faults.",
+			"otherwise. Exits with 4 if scenarios fail, with 3 if a file has faults. With --model real, the\n" +
+			"models of the configuration are called, one scenario after the other; what depends on their\n" +
+			"words is not checked. Tools and remote agents keep their scripts.",
 		Example: "  team-server test\n" +
-			"  team-server test examples --run \"newsroom .*first\" -v",
+			"  team-server test examples --run \"newsroom .*first\" -v\n" +
+			"  team-server test --model real --max-cost 0.20",
 		RunE: func(c *cobra.Command, args []string) error { return s.Test(c.Context(), args, f) },
 	}
 	c.Flags().StringVar(&f.Run, "run", "", "play only scenarios whose \"TEAM NAME\" matches this regular expression")
 	c.Flags().BoolVarP(&f.Verbose, "verbose", "v", false, "print a transcript of each run")
+	c.Flags().StringVar(&f.Model, "model", "", "real calls the models of the configuration; scripts by default")
+	c.Flags().StringVar(&f.MaxCost, "max-cost", "", "with --model real: the most that all scenarios may cost, in USD")
 	c.AddCommand(testRecordCommand(s))
 	return c
 }

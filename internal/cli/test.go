@@ -5,15 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"go.uber.org/zap/zapcore"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/scenario"
+	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/transcript"
 )
 
@@ -26,6 +31,31 @@ type TestFlags struct {
 	Run string
 	// Verbose prints a transcript of each run.
 	Verbose bool
+	// Model is real to call the models of the configurations; "" plays their scripts.
+	Model string
+	// MaxCost is the most that all scenarios together may cost with real models, in USD; "" means any amount.
+	MaxCost string
+}
+
+// realModels is the value of --model.
+const realModels = "real"
+
+// maxCost returns the most that the scenarios may cost, in millionths of a USD; 0 means any amount.
+func (f *TestFlags) maxCost() (int64, error) {
+	if f.Model != "" && f.Model != realModels {
+		return 0, console.Usagef("--model %s: expected real, which calls the models of the configuration; without --model, scripts replace them", console.Line(f.Model))
+	}
+	if f.MaxCost == "" {
+		return 0, nil
+	}
+	if f.Model == "" {
+		return 0, console.Usagef("--max-cost %s: scripts cost nothing; it belongs to --model real", console.Line(f.MaxCost))
+	}
+	usd, err := strconv.ParseFloat(f.MaxCost, 64)
+	if err != nil || !(usd >= 1e-6 && usd < 1e9) {
+		return 0, console.Usagef("--max-cost %s: expected an amount in USD above 0, such as 0.25", console.Line(f.MaxCost))
+	}
+	return int64(math.Round(usd * 1e6)), nil
 }
 
 // testReport is the JSON output of the test command.
@@ -34,6 +64,9 @@ type testReport struct {
 	Failed    int              `json:"failed"`
 	Scenarios []scenarioReport `json:"scenarios"`
 	Faults    source.Faults    `json:"faults"`
+
+	NotPlayed  int   `json:"not_played,omitempty"`
+	CostMicros int64 `json:"cost_micros,omitempty"`
 }
 
 // scenarioReport is the JSON output for a scenario.
@@ -45,6 +78,11 @@ type scenarioReport struct {
 	OK       bool               `json:"ok"`
 	Seconds  float64            `json:"seconds"`
 	Failures []scenario.Failure `json:"failures,omitempty"`
+
+	CostMicros int64    `json:"cost_micros,omitempty"`
+	Tokens     int64    `json:"tokens,omitempty"`
+	Unchecked  []string `json:"unchecked,omitempty"`
+	NotPlayed  string   `json:"not_played,omitempty"`
 }
 
 // Test runs the scenarios of test files, or of all test files in folders.
@@ -56,6 +94,10 @@ func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
+	most, err := f.maxCost()
+	if err != nil {
+		return err
+	}
 	t := &tester{Shell: s, flags: f, result: testReport{Scenarios: []scenarioReport{}, Faults: source.Faults{}}}
 	files, err := t.load(paths)
 	if err != nil {
@@ -66,7 +108,16 @@ func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 		return UsageError{Err: fmt.Errorf("--run %s matches no scenario; it is matched against TEAM NAME, for example %q", f.Run, "newsroom asks the researcher first")}
 	}
 	t.measure(all)
-	if err := scenario.Play(ctx, all, s.log(zapcore.ErrorLevel), t.report); err != nil {
+	if f.Model == realModels {
+		err = scenario.PlayReal(ctx, all, most, s.log(zapcore.ErrorLevel), t.report)
+	} else {
+		err = scenario.Play(ctx, all, s.log(zapcore.ErrorLevel), t.report)
+	}
+	var faults source.Faults
+	if errors.As(err, &faults) {
+		return t.invalid(err)
+	}
+	if err != nil {
 		return err
 	}
 	return t.end()
@@ -88,6 +139,9 @@ func (t *tester) load(paths []string) ([]*scenario.File, error) {
 	l, err := withDotEnv()
 	if err != nil {
 		return nil, err
+	}
+	if t.flags.Model == realModels {
+		return scenario.LoadReal(l, names)
 	}
 	return scenario.LoadAll(l, names)
 }
@@ -111,20 +165,41 @@ func (t *tester) measure(all []*scenario.Scenario) {
 
 // report prints the result of a scenario.
 func (t *tester) report(r *scenario.Result) error {
-	ok, word := len(r.Failures) == 0, "FAIL"
-	if ok {
+	ok, word := len(r.Failures) == 0 && r.NotPlayed == "", "FAIL"
+	switch {
+	case ok:
 		t.result.Passed++
 		word = "ok"
-	} else {
+	case r.NotPlayed != "":
+		t.result.NotPlayed++
+		word = "-"
+	default:
 		t.result.Failed++
 	}
+	spent := &teamv1.Spent{} // scripts cost nothing
+	if t.flags.Model == realModels {
+		spent = r.Spent()
+	}
+	tokens := spent.GetInputTokens() + spent.GetOutputTokens()
+	t.result.CostMicros += spent.GetCostMicros()
 	if t.JSON {
 		t.result.Scenarios = append(t.result.Scenarios, scenarioReport{
-			r.File.Path, r.Line, r.Team, r.Name, ok, r.Took.Round(time.Millisecond).Seconds(), r.Failures,
+			File: r.File.Path, Line: r.Line, Team: r.Team, Name: r.Name, OK: ok, Seconds: r.Took.Round(time.Millisecond).Seconds(), Failures: r.Failures,
+			CostMicros: spent.GetCostMicros(), Tokens: tokens, Unchecked: r.Unchecked, NotPlayed: r.NotPlayed,
 		})
 		return nil
 	}
-	fmt.Fprintf(t.Out, "%-4s  %-*s  %-*s  %.2fs\n", word, t.team, r.Team, t.name, r.Name, r.Took.Seconds())
+	cost := ""
+	if t.flags.Model == realModels {
+		cost = fmt.Sprintf("  %d tokens  %s USD", tokens, spending.Dollars(spent.GetCostMicros()))
+	}
+	fmt.Fprintf(t.Out, "%-4s  %-*s  %-*s  %.2fs%s\n", word, t.team, r.Team, t.name, r.Name, r.Took.Seconds(), cost)
+	if r.NotPlayed != "" {
+		fmt.Fprintf(t.Out, "      not played: %s\n", r.NotPlayed)
+	}
+	if len(r.Unchecked) > 0 {
+		fmt.Fprintf(t.Out, "      not checked with a real model: %s\n", strings.Join(r.Unchecked, ", "))
+	}
 	for _, f := range r.Failures {
 		fmt.Fprintf(t.Out, "      %s:%d  %s\n", f.File, f.Line, f.Message)
 		if f.Why != "" {
@@ -161,9 +236,16 @@ func (t *tester) end() error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(t.Out, "%d passed, %d failed\n", t.result.Passed, t.result.Failed)
+		rest := ""
+		if t.result.NotPlayed > 0 {
+			rest = fmt.Sprintf(", %d not played", t.result.NotPlayed)
+		}
+		if t.flags.Model == realModels {
+			rest += ", " + spending.Dollars(t.result.CostMicros) + " USD"
+		}
+		fmt.Fprintf(t.Out, "%d passed, %d failed%s\n", t.result.Passed, t.result.Failed, rest)
 	}
-	if t.result.Failed > 0 {
+	if t.result.Failed > 0 || t.result.Passed == 0 {
 		return ErrTests
 	}
 	return nil

@@ -103,6 +103,20 @@ func (c *Config) Uncounted() (all []Uncounted) {
 	return all
 }
 
+// Unpriced returns the models without a price that an agent or team reaches.
+func Unpriced(c *Config, id string) (all []Uncounted) {
+	seen := map[string]bool{}
+	for _, below := range references.Reach(c.Server, id) {
+		for _, u := range c.unpriced(below, below == id) {
+			if u.Model != "" && !seen[u.Model] {
+				seen[u.Model] = true
+				all = append(all, u)
+			}
+		}
+	}
+	return all
+}
+
 // unpriced returns the agent with this id, if its cost is not known, and the models that the agent or
 // team uses itself and that have no price; with inherited also those of its leaders, see inherited.
 func (c *Config) unpriced(id string, inherited bool) (all []Uncounted) {

@@ -23,6 +23,18 @@ type Result struct {
 	Took time.Duration
 	// Runs holds the run of each message.
 	Runs []Run
+	// Unchecked are the keys of expectations that were not checked, because what a real model says differs each time.
+	Unchecked []string
+	// NotPlayed says why the scenario was not played; "" if it was.
+	NotPlayed string
+}
+
+// Spent returns what the runs have cost.
+func (r *Result) Spent() (sum *teamv1.Spent) {
+	for _, run := range r.Runs {
+		sum = agent.AddSpent(sum, run.spent)
+	}
+	return sum
 }
 
 // Run is the run that a message started.
@@ -31,6 +43,8 @@ type Run struct {
 	Task string
 	// Events are the recorded events of the run.
 	Events []*teamv1.Event
+
+	spent *teamv1.Spent
 }
 
 var errTimeout = errors.New("scenario timeout")
@@ -38,6 +52,11 @@ var errTimeout = errors.New("scenario timeout")
 // Play runs a scenario with agents and a store of its own. It returns an error if these cannot be
 // set up; all other problems are failures in the result. It is safe for concurrent use.
 func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
+	return s.play(ctx, 0, log)
+}
+
+// play is Play with the most that the scenario may cost, in millionths of a USD; 0 means any amount.
+func (s *Scenario) play(ctx context.Context, most int64, log *zap.Logger) (*Result, error) {
 	var st *stage
 	def, err := s.def.Only(s.Team)
 	if err == nil {
@@ -49,7 +68,7 @@ func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
 	defer cancel()
 	began := time.Now()
-	p := &play{Scenario: s, stage: st, result: &Result{Scenario: s}, conversation: uuid.NewString()}
+	p := &play{Scenario: s, stage: st, result: &Result{Scenario: s}, conversation: uuid.NewString(), most: most}
 	err = st.play(ctx, p.turns)
 	p.result.Took = time.Since(began)
 	if err != nil {
@@ -64,6 +83,7 @@ type play struct {
 	stage        *stage
 	result       *Result
 	conversation string
+	most         int64 // millionths of a USD; 0 means any amount
 }
 
 // turns runs the turns in order, until one fails.
@@ -74,7 +94,7 @@ func (p *play) turns(ctx context.Context) error {
 			j.prefix = fmt.Sprintf("message %d: ", i+1)
 		}
 		err := p.turn(ctx, j)
-		p.result.Runs = append(p.result.Runs, Run{j.Root, j.events})
+		p.result.Runs = append(p.result.Runs, Run{j.Root, j.events, j.Top.Spent()})
 		switch {
 		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
 			j.failf(nil, j.ending(), "the scenario has not ended after %s (timeout)", p.timeout)
@@ -84,6 +104,7 @@ func (p *play) turns(ctx context.Context) error {
 			j.failf(nil, "", "the message was refused: %s", err)
 		default:
 			j.all()
+			p.result.Unchecked = append(p.result.Unchecked, j.unchecked()...)
 		}
 		if p.result.Failures = append(p.result.Failures, j.failures...); len(j.failures) > 0 {
 			return nil
@@ -99,6 +120,10 @@ func (p *play) turn(ctx context.Context, j *judge) error {
 		req.Message.Parts = nil
 	}
 	req.Message.Parts = append(req.GetMessage().GetParts(), j.turn.parts...)
+	if p.most > 0 {
+		left := max(float64(p.most-p.result.Spent().GetCostMicros()), 0) / 1e6
+		req.Envelope = &teamv1.Limits{MaxCost: &left}
+	}
 	if len(p.inputs) > 0 {
 		req.Message.Parts = append(req.GetMessage().GetParts(), inputs.Part(p.inputs))
 	}
@@ -118,7 +143,7 @@ func (p *play) turn(ctx context.Context, j *judge) error {
 		}
 		answers = answers[1:]
 	}
-	if len(answers) > 0 {
+	if len(answers) > 0 && !p.real { // a real model may not ask
 		j.failures = append(j.failures, Failure{
 			File: p.File.Path, Line: p.File.doc.Line(append(j.turn.path[:len(j.turn.path):len(j.turn.path)], "answers")...),
 			Message: fmt.Sprintf("%sunused answer %s", j.prefix, quoted(answers[0])),

@@ -16,11 +16,18 @@ import (
 const maxConcurrent = 8
 
 // LoadAll reads test files. The error is source.Faults and holds the faults of all files.
-func LoadAll(l Loader, paths []string) ([]*File, error) {
+func LoadAll(l Loader, paths []string) ([]*File, error) { return loadAll(l, paths, false) }
+
+// LoadReal reads test files for PlayReal: their scenarios call the models of the configurations instead of scripts. The
+// error is that of LoadAll.
+func LoadReal(l Loader, paths []string) ([]*File, error) { return loadAll(l, paths, true) }
+
+// loadAll reads test files whose models are real or not.
+func loadAll(l Loader, paths []string, realModels bool) ([]*File, error) {
 	var files []*File
 	var faults source.Faults
 	for _, path := range paths {
-		f, err := Load(l, path)
+		f, err := load(l, path, realModels)
 		var own source.Faults
 		switch {
 		case errors.As(err, &own):
