@@ -54,7 +54,7 @@ func serveLocalModel(t *testing.T, python string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := free.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert,errcheck // a TCP listener
+	port := free.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // a TCP listener
 	if err := free.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -382,7 +382,7 @@ func failure(e *teamv1.Error, text string, when any) *yaml.Node {
 
 // status returns an HTTP status for an error of a model, after which calls are made again as after the error.
 func status(e *teamv1.Error) int64 {
-	code := agent.Code(e.GetCode()) //nolint:gosec // a gRPC code
+	code := agent.Code(e.GetCode())
 	switch {
 	case code == agent.CodeResourceExhausted && e.GetRetry():
 		return 429
@@ -533,7 +533,9 @@ func (r *recorder) owner(id, tool string) (server, function string) {
 
 // serversOf returns the MCP servers of an agent, or of the leader of a team.
 func (r *recorder) serversOf(id string) (names []string) {
-	for _, name := range slices.Concat(r.def.Server.GetAgents()[id].GetTools(), modes.Leader(r.def.Server.GetTeams()[id]).GetTools()) {
+	leader := modes.Leader(r.def.Server.GetTeams()[id])
+	agents := r.def.Server.GetAgents()
+	for _, name := range slices.Concat(agents[id].GetTools(), leader.GetTools(), agents[leader.GetAgent()].GetTools()) {
 		if r.def.Server.GetTools()[name].GetMcp() != nil {
 			names = append(names, name)
 		}

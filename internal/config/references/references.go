@@ -64,6 +64,11 @@ func ofAgent(id string, a *teamv1.AgentConfig) []Reference {
 	for i, s := range a.GetScripted().GetSteps() {
 		u.add(Agent, s.GetCall(), by+" calls", "scripted", "steps", i, "call")
 	}
+	for n, c := range a.GetScripted().GetCalls() {
+		for i, s := range c.GetSteps() {
+			u.add(Agent, s.GetCall(), by+" calls", "scripted", "calls", n, "steps", i, "call")
+		}
+	}
 	u.add(Schema, a.GetOutputSchema(), by, "output_schema")
 	u.guardrails(a.GetGuardrails(), by)
 	return u.all
