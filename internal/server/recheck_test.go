@@ -120,3 +120,61 @@ func TestT_11_StreamsEndWithTheRight(t *testing.T) {
 		t.Errorf("a new call: %d", resp.StatusCode)
 	}
 }
+
+// narrowed authenticates a caller from whom a permission is taken away.
+type narrowed struct {
+	auth.Authenticator
+	taken atomic.Uint32
+}
+
+func (n *narrowed) Authenticate(req auth.Request) (a2a.Caller, error) {
+	who, err := n.Authenticator.Authenticate(req)
+	who.Permissions = a2a.EveryPermission &^ a2a.Permissions(n.taken.Load())
+	return who, err
+}
+
+// watching is a monitor whose watches last until their caller loses the right to them.
+type watching struct {
+	watchers
+	begun chan struct{}
+}
+
+func (w *watching) WatchTask(ctx context.Context, _ *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error) {
+	return func(func(*teamv1.WatchTaskResponse, error) bool) {
+		w.begun <- struct{}{}
+		<-ctx.Done()
+	}, nil
+}
+
+// TestT_11_WatchesEndWithThePermission: a stream of a task ends when the permission that it needs is taken from its caller,
+// or that which shows the tasks of others, and not with another one.
+func TestT_11_WatchesEndWithThePermission(t *testing.T) {
+	by := &narrowed{Authenticator: byKeys(key("ann", "", "secret"))}
+	w := &watching{begun: make(chan struct{}, 1)}
+	target := start(t, server.Config{Auth: by, RecheckInterval: 5 * time.Millisecond, HealthInterval: time.Second, Handler: &probe{}, Monitor: w})
+	target.Key = "secret"
+	for _, lost := range []a2a.Permissions{a2a.PermissionWatch, a2a.PermissionRead} {
+		for _, m := range rig.Monitors(t, target) {
+			by.taken.Store(0)
+			ended := make(chan error, 1)
+			go func() {
+				var last error
+				for _, err := range m.WatchTask(t.Context(), "t1", 0) {
+					last = err
+				}
+				ended <- last
+			}()
+			<-w.begun
+			by.taken.Store(uint32(a2a.PermissionHalt))
+			select {
+			case err := <-ended:
+				t.Fatalf("%s: it has ended with a permission that it does not need: %v", m.Binding(), err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			by.taken.Store(uint32(lost))
+			if f := rig.Fault(<-ended); f == nil || f.Reason != "PERMISSION_DENIED" {
+				t.Errorf("%s: without %v it ended with %v", m.Binding(), lost, f)
+			}
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // rechecks are the calls that last, whose callers are checked again until they end. The zero value
@@ -54,7 +56,7 @@ func (s *Chain) Recheck(ctx context.Context) {
 			return
 		}
 		for _, c := range s.rechecks.list() {
-			if err := s.Still(c.in); err != nil {
+			if err := c.still(); err != nil {
 				s.logRefusal(c.in, err)
 				c.cancel(err)
 			}
@@ -75,9 +77,32 @@ func (s *Chain) Still(in *Inbound) error {
 	if s.config.Auth == nil {
 		return nil
 	}
+	_, err := s.again(in)
+	return err
+}
+
+// again authenticates the caller of a call once more.
+func (s *Chain) again(in *Inbound) (a2a.Caller, error) {
 	who, err := s.config.Auth.Authenticate(in.request(true))
 	if err == nil && who.Owner() != in.Caller.Owner() {
 		err = unauthenticated("the credentials of this call belong to another caller by now; call again")
 	}
-	return err
+	return who, err
+}
+
+// still returns UNAUTHENTICATED or PERMISSION_DENIED if the caller has lost the right to make the call, or the permission
+// WATCH, which calls that read may have used.
+func (c *call) still() error {
+	who, err := c.chain.again(c.in)
+	if err != nil {
+		return err
+	}
+	used := needs(c.method)
+	if used&a2a.PermissionRead != 0 {
+		used |= a2a.PermissionWatch
+	}
+	if lost := used & c.in.Caller.Permissions &^ who.Permissions; lost != 0 {
+		return a2a.Denied(lost)
+	}
+	return nil
 }
