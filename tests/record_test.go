@@ -25,7 +25,7 @@ import (
 // recordedTeams is the configuration of the tasks that TestRecord_CallsNothing records. The variables are addresses.
 const recordedTeams = `version: v1
 models:
-  main: {provider: openai, name: main, base_url: "${LLM}", price: {input: 1, output: 2}}
+  main: {provider: openai, name: main, base_url: "${LLM}", api_key: sk-of-the-file, price: {input: 1, output: 2}}
   lead: {provider: openai, name: lead, base_url: "${LLM}", price: {input: 1, output: 2}}
 tools: {shop: {mcp: {url: "${MCP}", prefix: shop_}}}
 agents:
@@ -159,6 +159,7 @@ func TestRecord_CallsNothing(t *testing.T) {
 			}
 		}
 	}
+	refusesSecrets(t, "http://"+running.HTTP, dir)
 	stop()
 	stopFar()
 	tools.Close()
@@ -167,6 +168,21 @@ func TestRecord_CallsNothing(t *testing.T) {
 	s := &cli.Shell{Console: console.Console{Out: &out, Talk: &talk}}
 	if err := s.Test(t.Context(), []string{dir}, cli.TestFlags{}); err != nil {
 		t.Errorf("%v\n%s%s", err, out.String(), talk.String())
+	}
+}
+
+// refusesSecrets checks that no test is written from a task whose text has a secret of the configuration.
+func refusesSecrets(t *testing.T, server, dir string) {
+	t.Helper()
+	var out, talk bytes.Buffer
+	s := &cli.Shell{Console: console.Console{Out: &out, Talk: &talk}, Connection: console.Connection{Server: server}}
+	if err := s.Run(t.Context(), "reader", "the key is sk-of-the-file", &cli.Run{}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "secret_test.yaml")
+	err := (&cli.Recorder{Shell: s, Out: path}).Record(t.Context(), newestTask(t, s, &out))
+	if _, gone := os.Stat(path); err == nil || !strings.Contains(err.Error(), "hold a secret of the configuration") || gone == nil {
+		t.Errorf("a task with a secret: %v", err)
 	}
 }
 
