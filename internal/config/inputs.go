@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -38,7 +40,7 @@ func input(name string, schema *structpb.Struct) (inputs.Input, error) {
 	in := inputs.Input{Name: name, Schema: schema, Default: schema.GetFields()["default"], Check: s.Check}
 	if in.Default != nil {
 		if err := in.Check(in.Default.AsInterface()); err != nil {
-			return in, fmt.Errorf("the default does not fit: %w", err)
+			return in, fmt.Errorf("the default %s", strings.TrimPrefix(err.Error(), "at the top "))
 		}
 	}
 	return in, nil
@@ -48,6 +50,9 @@ func input(name string, schema *structpb.Struct) (inputs.Input, error) {
 func checkInputs(at source.Place, declared map[string]*structpb.Struct) {
 	for _, name := range sorted(declared) {
 		at := at.At("inputs", name)
+		if misread(at, declared[name]) {
+			continue
+		}
 		_, err := input(name, declared[name])
 		var faults guard.Faults
 		switch {
@@ -57,4 +62,25 @@ func checkInputs(at source.Place, declared map[string]*structpb.Struct) {
 			at.At("default").Fault(fmt.Sprintf("input %q: %s", name, err), "correct default, or the schema")
 		}
 	}
+}
+
+// misread reports what people write in the schema of an input and what JSON Schema says otherwise, at its key.
+func misread(at source.Place, schema *structpb.Struct) bool {
+	kinds := []string{"array", "boolean", "integer", "null", "number", "object", "string"}
+	others := map[string]string{
+		"str": "string", "text": "string", "int": "integer", "float": "number", "double": "number", "bool": "boolean", "list": "array", "dict": "object", "map": "object",
+	}
+	if kind := schema.GetFields()["type"].GetStringValue(); kind != "" && !slices.Contains(kinds, kind) {
+		hint := source.Suggest(kind, kinds)
+		if others[kind] != "" {
+			hint = fmt.Sprintf("did you mean %q?", others[kind])
+		}
+		at.At("type").Fault(fmt.Sprintf("%q is not the type of an input", kind), hint)
+		return true
+	}
+	if _, is := schema.GetFields()["required"].GetKind().(*structpb.Value_BoolValue); is {
+		at.At("required").KeyFault("inputs are required unless they have a default", "remove it, or write default: VALUE in place of required: false")
+		return true
+	}
+	return false
 }

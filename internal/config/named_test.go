@@ -14,8 +14,8 @@ func TestNames(t *testing.T) {
 		"  asks: {description: d, model: m, instructions: 'Of {{inputs.draft}}.', inputs: {draft: {type: string}}}\n"
 	for text, want := range map[string]string{
 		"teams: {t: {inputs: {x: {type: string}}, workflow: {steps: [{agent: a, task: 'of {{inputs.y}}'}]}}}":                      `step "a": no such placeholder {{inputs.y}}`,
-		"teams: {t: {inputs: {x: {type: strin}}, workflow: {steps: [a]}}}":                                                         `the schema of input "x": `,
-		"teams: {t: {inputs: {x: {type: string, default: 4}}, workflow: {steps: [a]}}}":                                            `input "x": the default does not fit: at the top`,
+		"teams: {t: {inputs: {x: {type: strin}}, workflow: {steps: [a]}}}":                                                         `"strin" is not the type of an input`,
+		"teams: {t: {inputs: {x: {type: string, default: 4}}, workflow: {steps: [a]}}}":                                            `input "x": the default does not fit (type): got number`,
 		"teams: {t: {inputs: {x-y: {type: string}}, workflow: {steps: [a]}}}":                                                      `"x-y" cannot be the name of an input`,
 		"teams: {t: {workflow: {steps: [{agent: a, when: inputs.x == 'y'}]}}}":                                                     `step "a": no such input "x"`,
 		"teams: {t: {workflow: {steps: [{agent: a, task: '{{outputs.b}}'}, {id: b, agent: a, output: b}]}}}":                       `step "a": reads output "b", which no step before it has`,

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/askuser"
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/config/references"
 	"github.com/agentteams/team-server/internal/config/source"
@@ -125,13 +126,24 @@ func (k *checker) tool(u references.Reference, again bool) {
 	case k.at("tools").Damaged():
 	case k.Server.GetTools()[u.Name] == nil:
 		at.Fault(fmt.Sprintf("%s uses tool %q, which is not defined", u.By, u.Name), k.doc.Search(func() string {
-			return cmp.Or(source.Suggest(u.Name, sorted(k.Server.GetTools())), "no tools are defined; add it under tools")
+			return toolHint(u.Name, sorted(k.Server.GetTools()))
 		}))
 	case again:
 		at.Fault(fmt.Sprintf("%s has tool %q twice", u.By, u.Name), "remove one of them")
 	default:
 		k.usable(u)
 	}
+}
+
+// toolHint returns what to do about a tool that is not defined.
+func toolHint(name string, defined []string) string {
+	switch near := source.Nearest(name, append(defined, askuser.Name)); {
+	case near != "":
+		return fmt.Sprintf("did you mean %q?", near)
+	case len(defined) == 0:
+		return "no tools are defined; add it under tools"
+	}
+	return source.Listed(defined)
 }
 
 // cycles reports teams that contain themselves, directly or through other teams.

@@ -31,7 +31,8 @@ func TestShortForms(t *testing.T) {
 			"{workflow: {steps: [a, b, {agent: a}, {id: a_2, agent: b}]}}",
 			"{workflow: {steps: [{id: a, agent: a}, {id: b, agent: b}, {id: a_3, agent: a}, {id: a_2, agent: b}]}}",
 		},
-		"parallel by name": {"{workflow: {steps: [{parallel: [a, b]}]}}", "{workflow: {steps: [{parallel: [{id: a, agent: a}, {id: b, agent: b}]}]}}"},
+		"parallel by name":     {"{workflow: {steps: [{parallel: [a, b]}]}}", "{workflow: {steps: [{parallel: [{id: a, agent: a}, {id: b, agent: b}]}]}}"},
+		"an input by its type": {"{inputs: {x: string}, workflow: {steps: [a]}}", "{inputs: {x: {type: string}}, workflow: {steps: [a]}}"},
 		"words in lower case": {
 			"{members: [{agent: a, history_scope: isolated}], limits: {on_limit: ask, max_tokens: 9}, workflow: {on_member_error: continue_partial, steps: [a]}}",
 			"{members: [{agent: a, history_scope: ISOLATED}], limits: {on_limit: ASK, max_tokens: 9}, workflow: {on_member_error: CONTINUE_PARTIAL, steps: [{id: a, agent: a}]}}",

@@ -105,6 +105,9 @@ func addKeys(defs, def object, m protoreflect.MessageDescriptor) {
 		if ofFile, _ := proto.GetExtension(f.Options(), teamv1.E_FromFile).(bool); ofFile {
 			properties[f.TextName()+"_file"] = object{"type": "string", "description": "File with the text of " + f.TextName() + ", relative to this file."}
 		}
+		if text, _ := proto.GetExtension(f.Options(), teamv1.E_TextValuesSet).(string); text != "" {
+			own["additionalProperties"] = object{"anyOf": []any{object{"type": "string", "description": "The same as " + text + " alone."}, own["additionalProperties"]}}
+		}
 		if inline, _ := proto.GetExtension(f.Options(), teamv1.E_Inline).(bool); inline {
 			inner, _ := defs[string(f.Message().FullName())+".schema.json"].(object)
 			addKeys(defs, inner, f.Message())

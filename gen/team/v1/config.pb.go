@@ -1944,7 +1944,7 @@ type AgentConfig struct {
 	Settings *ModelSettings `protobuf:"bytes,23,opt,name=settings,proto3" json:"settings,omitempty"`
 	// What the agent remembers of a conversation besides its messages.
 	Conversation *ConversationConfig `protobuf:"bytes,24,opt,name=conversation,proto3" json:"conversation,omitempty"`
-	// Values that callers give to an agent with a model by name, each with its JSON Schema. One without a default is
+	// Values that callers give to an agent with a model by name, each with its JSON Schema or the name of its type. One without a default is
 	// required. Its instructions read them as {{inputs.NAME}}.
 	Inputs map[string]*structpb.Struct `protobuf:"bytes,25,rep,name=inputs,proto3" json:"inputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The Go program that loads the file brings the agent.
@@ -3505,7 +3505,8 @@ type TeamConfig struct {
 	AllowEmpty bool `protobuf:"varint,22,opt,name=allow_empty,json=allowEmpty,proto3" json:"allow_empty,omitempty"`
 	// What the team remembers of a conversation besides its messages.
 	Conversation *ConversationConfig `protobuf:"bytes,23,opt,name=conversation,proto3" json:"conversation,omitempty"`
-	// Values that callers give to the team by name, each with its JSON Schema. One without a default is required.
+	// Values that callers give to the team by name, each with its JSON Schema or the name of its type.
+	// One without a default is required.
 	Inputs map[string]*structpb.Struct `protobuf:"bytes,24,rep,name=inputs,proto3" json:"inputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The members work in the order in which they are listed, again and again.
 	Loop *LoopConfig `protobuf:"bytes,25,opt,name=loop,proto3" json:"loop,omitempty"`
@@ -8184,7 +8185,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04SAFE\x10\x01\x12\t\n" +
 	"\x05KEYED\x10\x02\x12\n" +
 	"\n" +
-	"\x06UNSAFE\x10\x03\"\x94\"\n" +
+	"\x06UNSAFE\x10\x03\"\x9c\"\n" +
 	"\vAgentConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x14\n" +
@@ -8219,9 +8220,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vallow_empty\x18\x16 \x01(\bR\n" +
 	"allowEmpty\x122\n" +
 	"\bsettings\x18\x17 \x01(\v2\x16.team.v1.ModelSettingsR\bsettings\x12?\n" +
-	"\fconversation\x18\x18 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation\x12\xfc\x01\n" +
-	"\x06inputs\x18\x19 \x03(\v2 .team.v1.AgentConfig.InputsEntryB\xc1\x01\xbaH\xbd\x01\x9a\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
-	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'R\x06inputs\x12.\n" +
+	"\fconversation\x18\x18 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation\x12\x84\x02\n" +
+	"\x06inputs\x18\x19 \x03(\v2 .team.v1.AgentConfig.InputsEntryB\xc9\x01\xbaH\xbd\x01\x9a\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
+	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'\xf2\xf3\x18\x04typeR\x06inputs\x12.\n" +
 	"\aprogram\x18\x1a \x01(\v2\x14.team.v1.ProgramPartR\aprogram\x1aR\n" +
 	"\vInputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
@@ -8381,7 +8382,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x06params\x18\x05 \x03(\v2 .team.v1.OAuthClient.ParamsEntryR\x06params\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe4\x16\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x94\x18\n" +
 	"\n" +
 	"TeamConfig\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -8418,15 +8419,15 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x04card\x18\x15 \x01(\x0e2\x19.team.v1.CardAccess.ValueB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04card\x12\x1f\n" +
 	"\vallow_empty\x18\x16 \x01(\bR\n" +
 	"allowEmpty\x12?\n" +
-	"\fconversation\x18\x17 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation\x12\xfb\x01\n" +
-	"\x06inputs\x18\x18 \x03(\v2\x1f.team.v1.TeamConfig.InputsEntryB\xc1\x01\xbaH\xbd\x01\x9a\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
-	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'R\x06inputs\x12'\n" +
+	"\fconversation\x18\x17 \x01(\v2\x1b.team.v1.ConversationConfigR\fconversation\x12\x83\x02\n" +
+	"\x06inputs\x18\x18 \x03(\v2\x1f.team.v1.TeamConfig.InputsEntryB\xc9\x01\xbaH\xbd\x01\x9a\x01\xb9\x01\"\xb6\x01\xba\x01\xb2\x01\n" +
+	"\vinputs.name\x1a\xa2\x01this.matches('^[A-Za-z_][A-Za-z0-9_]{0,62}$') ? '' : '\"' + this + '\" cannot be the name of an input; use 1 to 63 letters, digits and _, not starting with a digit'\xf2\xf3\x18\x04typeR\x06inputs\x12'\n" +
 	"\x04loop\x18\x19 \x01(\v2\x13.team.v1.LoopConfigR\x04loop\x120\n" +
 	"\aprogram\x18\x1a \x01(\v2\x16.team.v1.ProgramConfigR\aprogram\x1aR\n" +
 	"\vInputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05value:\x028\x01:\xbc\x06\xbaH\xb8\x06\x1a\x8c\x03\n" +
-	"\tteam.mode\x12\x86\x01a team needs exactly one of supervisor, workflow, coordinator, swarm, route, broadcast, loop and program; keep one of them, or add one\x1a\xf5\x01(has(this.program) ? 1 : 0) + (has(this.loop) ? 1 : 0) + (has(this.supervisor) ? 1 : 0) + (has(this.workflow) ? 1 : 0) + (has(this.coordinator) ? 1 : 0) + (has(this.swarm) ? 1 : 0) + (has(this.route) ? 1 : 0) + (has(this.broadcast) ? 1 : 0) == 1\x1a\xaa\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.google.protobuf.StructR\x05value:\x028\x01:\xe4\a\xbaH\xe0\a\x1a\xb4\x04\n" +
+	"\tteam.mode\x1a\xa6\x04[has(this.program), has(this.loop), has(this.supervisor), has(this.workflow), has(this.coordinator), has(this.swarm), has(this.route), has(this.broadcast)].filter(set, set).size() == 1 ? '' : 'a team needs exactly one of supervisor, workflow, coordinator, swarm, route, broadcast, loop and program; ' + ([has(this.program), has(this.loop), has(this.supervisor), has(this.workflow), has(this.coordinator), has(this.swarm), has(this.route), has(this.broadcast)].exists(set, set) ? 'keep one of them' : 'add one, for example coordinator: {model: NAME}')\x1a\xaa\x01\n" +
 	"\fteam.members\x12/a team needs 1 to 64 members; add members: [ID]\x1ai(has(this.workflow) && !has(this.workflow.plan)) || (size(this.members) >= 1 && size(this.members) <= 64)\x1a\xf9\x01\n" +
 	"\vteam.result\x12fguardrails.result cannot check detached work; use wait or cancel for on_open_delegations, or remove it\x1a\x81\x01!has(this.guardrails) || size(this.guardrails.result) == 0 || !has(this.coordinator) || this.coordinator.on_open_delegations != 3B\t\n" +
 	"\a_memoryB \n" +

@@ -66,6 +66,14 @@ var file_team_v1_setting_proto_extTypes = []protoimpl.ExtensionInfo{
 		Filename:      "team/v1/setting.proto",
 	},
 	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         51006,
+		Name:          "team.v1.text_values_set",
+		Tag:           "bytes,51006,opt,name=text_values_set",
+		Filename:      "team/v1/setting.proto",
+	},
+	{
 		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
 		ExtensionType: (*string)(nil),
 		Field:         51001,
@@ -97,6 +105,10 @@ var (
 	//
 	// optional bool from_file = 51005;
 	E_FromFile = &file_team_v1_setting_proto_extTypes[4]
+	// The key that a text sets which stands in place of a value of the map.
+	//
+	// optional string text_values_set = 51006;
+	E_TextValuesSet = &file_team_v1_setting_proto_extTypes[5]
 )
 
 // Extension fields to descriptorpb.MessageOptions.
@@ -104,7 +116,7 @@ var (
 	// The key that a text sets which stands in place of the message.
 	//
 	// optional string text_sets = 51001;
-	E_TextSets = &file_team_v1_setting_proto_extTypes[5]
+	E_TextSets = &file_team_v1_setting_proto_extTypes[6]
 )
 
 var File_team_v1_setting_proto protoreflect.FileDescriptor
@@ -116,7 +128,8 @@ const file_team_v1_setting_proto_rawDesc = "" +
 	"\bat_start\x12\x1d.google.protobuf.FieldOptions\x18\xba\x8e\x03 \x01(\bR\aatStart:3\n" +
 	"\x04also\x12\x1d.google.protobuf.FieldOptions\x18\xbb\x8e\x03 \x03(\tR\x04also:7\n" +
 	"\x06inline\x12\x1d.google.protobuf.FieldOptions\x18\xbc\x8e\x03 \x01(\bR\x06inline:<\n" +
-	"\tfrom_file\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\bfromFile:>\n" +
+	"\tfrom_file\x12\x1d.google.protobuf.FieldOptions\x18\xbd\x8e\x03 \x01(\bR\bfromFile:G\n" +
+	"\x0ftext_values_set\x12\x1d.google.protobuf.FieldOptions\x18\xbe\x8e\x03 \x01(\tR\rtextValuesSet:>\n" +
 	"\ttext_sets\x12\x1f.google.protobuf.MessageOptions\x18\xb9\x8e\x03 \x01(\tR\btextSetsB6Z4github.com/agentteams/team-server/gen/team/v1;teamv1b\x06proto3"
 
 var file_team_v1_setting_proto_goTypes = []any{
@@ -129,11 +142,12 @@ var file_team_v1_setting_proto_depIdxs = []int32{
 	0, // 2: team.v1.also:extendee -> google.protobuf.FieldOptions
 	0, // 3: team.v1.inline:extendee -> google.protobuf.FieldOptions
 	0, // 4: team.v1.from_file:extendee -> google.protobuf.FieldOptions
-	1, // 5: team.v1.text_sets:extendee -> google.protobuf.MessageOptions
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	0, // [0:6] is the sub-list for extension extendee
+	0, // 5: team.v1.text_values_set:extendee -> google.protobuf.FieldOptions
+	1, // 6: team.v1.text_sets:extendee -> google.protobuf.MessageOptions
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	0, // [0:7] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -149,7 +163,7 @@ func file_team_v1_setting_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_setting_proto_rawDesc), len(file_team_v1_setting_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   0,
-			NumExtensions: 6,
+			NumExtensions: 7,
 			NumServices:   0,
 		},
 		GoTypes:           file_team_v1_setting_proto_goTypes,

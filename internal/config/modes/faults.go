@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/agentteams/team-server/internal/config/source"
@@ -60,17 +61,48 @@ func expression(at source.Place, subject string, err error, complete bool) {
 	switch {
 	case e.Unknown == "":
 		message, hint := source.CutHint(withoutParserDetail(e.Message))
-		if assigns.MatchString(at.Node().Value) {
+		switch source := at.Node().Value; {
+		case assigns.MatchString(source):
 			message, hint = "= is not an operator", "write == for equal"
+		case wordOperator.MatchString(source):
+			word := wordOperator.FindStringSubmatch(source)[1]
+			message, hint = strings.ToLower(word)+" is not an operator", "write "+operators[strings.ToLower(word)]
 		}
 		at.FaultInText(e.Offset, subject+": "+message, cmp.Or(hint, "check names, types, brackets and quotes; equal is =="))
-	case complete:
+	case complete && !consequence(at, e):
 		at.FaultInText(e.Offset, subject+": "+e.Message, at.Document().Search(func() string { return source.SuggestAll(e.Unknown, e.Known) }))
 	}
 }
 
+// consequence reports whether a name is unknown only because what declares it has a fault.
+func consequence(at source.Place, e *expr.Error) bool {
+	of := at.Above(2) // the agent or team
+	switch {
+	case slices.Contains(e.Known, e.Unknown): // declared, but it cannot be a name
+		return true
+	case strings.HasPrefix(e.Unknown, "inputs."):
+		return of.At("inputs").Damaged()
+	case !strings.HasPrefix(e.Unknown, "outputs."):
+		return false
+	}
+	for _, list := range []source.Place{of.At("members"), of.At("workflow", "steps")} {
+		for i := range list.Node().Content {
+			if list.At(i).Damaged() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // assigns matches an expression with a single equals sign outside of texts.
 var assigns = regexp.MustCompile(`^(?:[^'"=<>!]|'[^']*'|"[^"]*"|[=<>!]=|[<>!][^='"])*=(?:[^=]|$)`)
+
+// wordOperator matches an operator as other languages write it, outside of texts.
+var wordOperator = regexp.MustCompile(`^(?:[^'"]|'[^']*'|"[^"]*")*?(?:^|[\s)])((?i:and|or|not)|===|<>)[\s('"]`)
+
+// operators are what to write for an operator of other languages.
+var operators = map[string]string{"and": "&& for and", "or": "|| for or", "not": "! for not", "===": "== for equal", "<>": "!= for not equal"}
 
 // withoutParserDetail removes the parser's prefix, and the text that it quotes, from a syntax
 // error.
@@ -83,5 +115,8 @@ func withoutParserDetail(message string) string {
 		return "it ends where a value was expected"
 	}
 	message, _, _ = strings.Cut(message, " '")
+	if strings.HasSuffix(message, " input") { // mismatched, extraneous
+		message = "this is not expected here"
+	}
 	return strings.TrimSuffix(message, ":")
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"regexp"
 	"strconv"
@@ -65,10 +66,12 @@ func (d *Document) reportDecodeErrors(err error) {
 		}
 		line, _ := strconv.Atoi(m[1])
 		col, _ := strconv.Atoi(m[2])
+		written := ""
 		if parent, n := find(d.root, line, col); n != nil {
 			d.damage(parent, n)
+			written = n.Value
 		}
-		message, hint := reword(errors.Unwrap(err).Error())
+		message, hint := reword(errors.Unwrap(err).Error(), written)
 		d.FaultAt(line, col, message, hint)
 	}
 }
@@ -92,8 +95,8 @@ var (
 	badBool   = regexp.MustCompile(`^expected (?:bool, got|tag !!bool, got) (.*)$`)
 )
 
-// reword translates an error of the decoder into a message and a hint for users.
-func reword(cause string) (message, hint string) {
+// reword translates an error of the decoder about a text into a message and a hint for users.
+func reword(cause, written string) (message, hint string) {
 	if m := badEnum.FindStringSubmatch(cause); m != nil {
 		known := strings.Fields(strings.ToLower(m[2]))
 		word, err := strconv.Unquote(m[1])
@@ -104,13 +107,44 @@ func reword(cause string) (message, hint string) {
 	}
 	switch {
 	case badNumber.MatchString(cause):
-		return "expected a number", "write it without quotes or units"
+		return "expected a number", cmp.Or(asNumber(written), "write it without quotes or units")
 	case badBool.MatchString(cause):
 		return "expected true or false", "write true or false, without quotes"
 	case strings.Contains(cause, "duration"):
-		return "expected a duration", "write a number with its unit, for example 500ms, 90s or 5m"
+		return "expected a duration", cmp.Or(asDuration(written), "write a number with its unit, for example 500ms, 90s or 5m")
 	}
 	return "this value is invalid", "docs/configuration.md lists the values that are allowed here"
+}
+
+var (
+	money = regexp.MustCompile(`^[$€]? *([0-9]+(?:\.[0-9]+)?) *(?i:usd|eur|dollars?|[$€])?$`)
+	times = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) *([A-Za-z]*)$`)
+)
+
+// asNumber returns how to write a price or an amount as a number, or "".
+func asNumber(written string) string {
+	if m := money.FindStringSubmatch(written); m != nil {
+		return "write " + m[1]
+	}
+	return ""
+}
+
+// asDuration returns how to write a duration in other words, or "".
+func asDuration(written string) string {
+	m := times.FindStringSubmatch(written)
+	if m == nil {
+		return ""
+	}
+	units := map[string]string{"": "s", "sec": "s", "secs": "s", "second": "s", "min": "m", "mins": "m", "minute": "m", "hr": "h", "hrs": "h", "hour": "h"}
+	switch unit := strings.ToLower(m[2]); {
+	case unit == "d" || unit == "day" || unit == "days":
+		if days, err := strconv.Atoi(m[1]); err == nil {
+			return "write " + strconv.Itoa(days*24) + "h"
+		}
+	case units[unit] != "" || units[strings.TrimSuffix(unit, "s")] != "":
+		return "write " + m[1] + cmp.Or(units[unit], units[strings.TrimSuffix(unit, "s")])
+	}
+	return ""
 }
 
 // violation reports a violated rule, unless the value already has a fault.

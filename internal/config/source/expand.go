@@ -29,6 +29,13 @@ const (
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+var (
+	// unbraced matches a variable as shells write it.
+	unbraced = regexp.MustCompile(`^\$[A-Z]+(_[A-Z0-9]+)+$`)
+	// variableOfSecret matches the name of a variable in the place of a secret.
+	variableOfSecret = regexp.MustCompile(`^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*_(KEY|TOKEN|SECRET|PASSWORD)$`)
+)
+
 // Expand replaces ${NAME}, ${NAME:-default} and ${file:PATH} in all values; $${ is an escaped ${.
 // It returns the variables and files that are missing, which are faults only if something that is
 // used needs them.
@@ -47,6 +54,11 @@ func (d *Document) expand(n *yaml.Node, path []any, l Lookup) []Missing {
 			out = append(out, d.expand(item, append(path[:len(path):len(path)], i), l)...)
 		}
 	case yaml.ScalarNode:
+		if unbraced.MatchString(n.Value) || isSecretPath(path) && variableOfSecret.MatchString(n.Value) {
+			d.NodeFault(n, "this is the name of a variable, not its value", "write ${NAME}")
+			d.damage(n)
+			return nil
+		}
 		if !strings.Contains(n.Value, "${") {
 			return nil
 		}
@@ -129,7 +141,11 @@ func (d *Document) resolve(n *yaml.Node, s string, l Lookup) (string, *Missing) 
 	}
 	name, fallback, optional := strings.Cut(name, ":-")
 	if !variable.MatchString(name) {
-		d.NodeFault(n, s+" is not a valid reference", "write ${NAME}, ${NAME:-default} or ${file:PATH}; write $${ for a literal ${")
+		hint := "write ${NAME}, ${NAME:-default} or ${file:PATH}; write $${ for a literal ${"
+		if strings.HasPrefix(name, "{") {
+			hint = "write {{NAME}} without $ for a value of the run"
+		}
+		d.NodeFault(n, s+" is not a valid reference", hint)
 		return "", nil
 	}
 	if value, ok := l.Env(name); ok && !utf8.ValidString(value) {

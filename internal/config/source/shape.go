@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,7 +128,7 @@ func (d *Document) item(parent, value *yaml.Node, f protoreflect.FieldDescriptor
 		return false
 	}
 	writeText(value, f)
-	if !d.kind(value, single(f)) {
+	if !d.kind(value, single(f), formOf(value, f, true)) {
 		d.damage(parent, value)
 		return false
 	}
@@ -154,10 +155,11 @@ func (d *Document) fits(value *yaml.Node, f protoreflect.FieldDescriptor) bool {
 	case f.IsList():
 		want = yaml.SequenceNode
 	}
-	return d.kind(value, want)
+	return d.kind(value, want, formOf(value, f, false))
 }
 
-func (d *Document) kind(value *yaml.Node, want yaml.Kind) bool {
+// kind reports whether a value has the node kind that is wanted. form says how to write it, if it is known.
+func (d *Document) kind(value *yaml.Node, want yaml.Kind, form string) bool {
 	switch {
 	case value.Kind == yaml.AliasNode:
 		d.NodeFault(value, "aliases are not supported", "write the value out")
@@ -167,7 +169,7 @@ func (d *Document) kind(value *yaml.Node, want yaml.Kind) bool {
 		d.NodeFault(value, "a value that begins with {{ must be in quotes", `put the value in quotes: "{{...}}"`)
 	case value.Kind != want:
 		what, hint := wanted(want)
-		d.NodeFault(value, "expected "+what+", got "+KindOf(value), hint)
+		d.NodeFault(value, "expected "+what+", got "+KindOf(value), cmp.Or(form, hint))
 	default:
 		return true
 	}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -109,10 +110,23 @@ func writeText(value *yaml.Node, f protoreflect.FieldDescriptor) {
 	if f.Message() == nil || value.Kind != yaml.ScalarNode || value.Tag != "!!str" {
 		return
 	}
-	if key := option[string](f.Message().Options(), teamv1.E_TextSets); key != "" {
+	if key := textSets(f); key != "" {
 		text := *value
 		*value = yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: text.Line, Column: text.Column, Content: []*yaml.Node{textNode(&text, key), &text}}
 	}
+}
+
+// textSets returns the key that a text sets in place of a value of a field, or "".
+func textSets(f protoreflect.FieldDescriptor) string {
+	if entry := f.ContainingMessage(); entry.IsMapEntry() { // the map itself is a field of the message around it
+		outer, _ := entry.Parent().(protoreflect.MessageDescriptor)
+		for i := range outer.Fields().Len() {
+			if m := outer.Fields().Get(i); m.IsMap() && m.Message() == entry {
+				return cmp.Or(option[string](m.Options(), teamv1.E_TextValuesSet), option[string](f.Message().Options(), teamv1.E_TextSets))
+			}
+		}
+	}
+	return option[string](f.Message().Options(), teamv1.E_TextSets)
 }
 
 // textNode returns a text at the place of another node.

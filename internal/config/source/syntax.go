@@ -52,7 +52,30 @@ func (d *Document) accept(root *yaml.Node) {
 		d.NodeFault(root, "expected keys such as version, agents and teams, got "+KindOf(root), "a file starts with: version: v1")
 	default:
 		d.root = root
+		folded(d, root)
 	}
+}
+
+// folded reports entries of lists whose dash is indented more than those above, which YAML takes for a part of the text
+// of the entry above.
+func folded(d *Document, n *yaml.Node) {
+	var all []*yaml.Node
+	for _, c := range n.Content {
+		folded(d, c)
+		all = append(all, c)
+		entry, rest, found := strings.Cut(c.Value, " - ")
+		if !found || n.Kind != yaml.SequenceNode || c.Kind != yaml.ScalarNode || c.Style != 0 || c.Line >= len(d.lines) {
+			continue
+		}
+		if next := d.lines[c.Line]; strings.HasPrefix(strings.TrimLeft(next, " "), "- ") {
+			d.FaultAt(c.Line+1, indentOf(next)+1, "this entry is indented more than the one above", "indent its dash like the dashes of its neighbors")
+			c.Value = entry
+			for _, more := range strings.Split(rest, " - ") { // the entries that are meant
+				all = append(all, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: more, Line: c.Line + 1, Column: indentOf(next) + 3})
+			}
+		}
+	}
+	n.Content = all
 }
 
 // syntax reports why a text is not YAML. The parser that reads files only names lines, often that before the cause; a
@@ -163,6 +186,11 @@ func (t *Text) explain(e *yamlv4.LoadError) (line, col int, message, hint string
 			message, hint = "this line is indented with a tab", "indent it with spaces"
 		}
 	}
+	if strings.HasPrefix(e.Message, "mapping values") && line > 1 && indentOf(t.lines[line-2]) == indentOf(text) {
+		if m := unspaced.FindStringSubmatch(t.lines[line-2]); m != nil {
+			return line - 1, utf8.RuneCountInString(m[1]) + 1, "a space is missing after the colon of " + strconv.Quote(m[2]), "write " + m[2] + ": and a space before the value"
+		}
+	}
 	if strings.Contains(text, ": {{") {
 		message, hint = "a value that begins with {{ must be in quotes", `put the value in quotes: "{{...}}"`
 	}
@@ -171,6 +199,9 @@ func (t *Text) explain(e *yamlv4.LoadError) (line, col int, message, hint string
 	}
 	return line, col, message, hint
 }
+
+// unspaced matches a line with a key, a colon and a value without a space before it.
+var unspaced = regexp.MustCompile(`^( *)([A-Za-z_]+):[^\s:/][^:]*$`)
 
 // badText returns the position of the first byte that is not valid UTF-8. ok is true if all of data
 // is valid.

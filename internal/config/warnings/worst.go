@@ -29,7 +29,7 @@ type Worst struct {
 
 // String returns a sentence for people.
 func (w Worst) String() string {
-	text := fmt.Sprintf("at worst %s turns of models and %s calls of members", count(w.Turns), count(w.Calls))
+	text := fmt.Sprintf("at worst %s of models and %s of members", counted(w.Turns, "turn"), counted(w.Calls, "call"))
 	switch {
 	case !w.Paid:
 		return text
@@ -37,6 +37,14 @@ func (w Worst) String() string {
 		return text + "; nothing limits the cost of a run: set limits.max_cost"
 	}
 	return text + ", within " + strconv.FormatFloat(*w.MaxCost, 'f', -1, 64) + " USD"
+}
+
+// counted writes a number of things.
+func counted(n int64, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return count(n) + " " + thing
 }
 
 // count writes a number with a separator between thousands.
@@ -127,6 +135,9 @@ func worstOfTeam(c *teamv1.ServerConfig, t *teamv1.TeamConfig) Worst {
 		return worstOfSteps(c, t)
 	case t.GetSwarm() != nil && limits.GetMaxHandoffs() > 0:
 		steps = min(steps, int64(limits.GetMaxHandoffs())+1)
+	case t.GetLoop() != nil:
+		rounds, members := loopOf(t)
+		steps = min(steps, rounds*members)
 	case t.GetSupervisor().GetRouter() != nil:
 		return Worst{Turns: steps}.plus(steps, most)
 	}
