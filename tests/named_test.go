@@ -100,7 +100,7 @@ func TestNamedInputs(t *testing.T) {
 		want   string
 	}{
 		{nil, `lacks the input "company"; add a data part with {"company": VALUE}; expected: {"description":"Its short name.","pattern":"^[A-Z]+$","type":"string"}`},
-		{map[string]any{"company": "acme"}, `has a wrong value for the input "company": at the top`},
+		{map[string]any{"company": "acme"}, `has a wrong value for the input "company": it does not fit`},
 		{map[string]any{"company": "ACME", "year": "soon"}, `has a wrong value for the input "year"`},
 	} {
 		if _, err := send("report", tt.values); err == nil || !strings.Contains(fmt.Sprint(err), tt.want) || agent.AsError(err).Code != agent.CodeInvalidArgument && !strings.Contains(err.Error(), "InvalidArgument") {

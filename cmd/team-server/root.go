@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,9 @@ func newRoot(s *cli.Shell) *cobra.Command {
 			return applyShared(s, output, level)
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.UsageError{Err: wrongFlag(err)} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return cli.UsageError{Err: unknownFlag(c, wrongFlag(err)), Command: c.CommandPath()}
+	})
 	root.Flags().BoolVar(&version, "version", false, "print the version")
 	f := root.PersistentFlags()
 	f.StringVar(&s.Server, "server", "", "address of a running team-server, for example http://127.0.0.1:8080")
@@ -58,6 +61,17 @@ func newRoot(s *cli.Shell) *cobra.Command {
 			for _, shell := range c.Commands() {
 				shell.Args = usage(noArgs)
 			}
+		}
+	}
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "help" {
+			c.Args = usage(func(_ *cobra.Command, args []string) error {
+				if found, _, err := root.Find(args); len(args) > 0 && (err != nil || found == root) {
+					return errors.New(unknownCommand(root, args[0]))
+				}
+				return nil
+			})
 		}
 	}
 	nameVariables(root)
@@ -83,7 +97,7 @@ func nameVariables(c *cobra.Command) {
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
-			return cli.UsageError{Err: err}
+			return cli.UsageError{Err: err, Command: c.CommandPath()}
 		}
 		return nil
 	}
@@ -197,6 +211,38 @@ func wrongFlag(err error) error {
 	return fmt.Errorf("--%s %s: expected %s", wrong.GetFlag().Name, value, kinds[wrong.GetFlag().Value.Type()])
 }
 
+// unknownFlag adds to the error for a flag that a command does not have the flag that was probably meant.
+func unknownFlag(c *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	name := unknown.GetSpecifiedName()
+	if other := meantFlags[name]; other != "" && c.Flags().Lookup(other) != nil {
+		return fmt.Errorf("%w; did you mean --%s?", err, other)
+	}
+	var known []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	if near := source.Nearest(name, known); near != "" && len(name) > 1 {
+		return fmt.Errorf("%w; did you mean --%s?", err, near)
+	}
+	return err
+}
+
+// meantFlags maps words that people try as flags to the flags for it.
+var meantFlags = map[string]string{
+	"v": "version", "c": "config", "f": "file", "config": "file", "file": "config", "url": "server", "host": "server", "address": "http", "listen": "http", "port": "http", "api-key": "token", "key": "token", "format": "output",
+	"json": "output", "db": "store", "verbose": "log-level", "debug": "log-level", "param": "input", "var": "input", "arg": "input", "set": "input",
+}
+
+// variableOr returns the variable that has set a flag to a value, or what the flag is called.
+func variableOr(flag, name, value string) string {
+	if os.Getenv(variableOf(flag)) == value {
+		return variableOf(flag)
+	}
+	return name
+}
+
 // applyShared applies the flags that all commands share.
 func applyShared(s *cli.Shell, output, level string) error {
 	if _, _, err := net.SplitHostPort(s.Server); err == nil && !strings.Contains(s.Server, "/") {
@@ -208,14 +254,14 @@ func applyShared(s *cli.Shell, output, level string) error {
 	case "text", "wide":
 		s.JSON, s.Wide = false, output == "wide"
 	default:
-		return cli.UsageError{Err: fmt.Errorf("-o %s: expected text, wide or json", output)}
+		return cli.UsageError{Err: fmt.Errorf("%s %s: expected text, wide or json", variableOr("output", "-o", output), output)}
 	}
 	if level == "" {
 		return nil
 	}
 	l, err := zapcore.ParseLevel(level)
 	if err != nil {
-		return cli.UsageError{Err: fmt.Errorf("--log-level %s: expected debug, info, warn or error", level)}
+		return cli.UsageError{Err: fmt.Errorf("%s %s: expected debug, info, warn or error", variableOr("log-level", "--log-level", level), level)}
 	}
 	s.Level = &l
 	return nil

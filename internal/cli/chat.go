@@ -35,6 +35,9 @@ func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 		return err
 	}
 	defer stop()
+	if err := f.checkInputs(ctx, c, team); err != nil {
+		return err
+	}
 	lines := bufio.NewReader(s.In)
 	talk := &chat{shell: s, client: c, team: team, context: f.Context, run: f}
 	if talk.context == "" {

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -64,6 +65,11 @@ func (s *Shell) printFailure(f failure) {
 func (s *Shell) words(err error) string {
 	var e *agent.Error
 	var unanswered *a2aclient.TransportError
+	if errors.As(err, &e) && e.Code == agent.CodeInvalidArgument {
+		if name := lacking.FindStringSubmatch(e.Message); name != nil {
+			return err.Error() + "; run and chat take it as --input " + name[1] + "=VALUE"
+		}
+	}
 	switch {
 	case errors.As(err, &unanswered) && wire.IsUnknownAuthority(unanswered.Err) && s.CA == "":
 		return err.Error() + "; name its authority with --ca or in TEAM_CA"
@@ -76,6 +82,9 @@ func (s *Shell) words(err error) string {
 	}
 	return err.Error() + "; it came from --token or TEAM_TOKEN"
 }
+
+// lacking matches the refusal of a message without an input that a team wants.
+var lacking = regexp.MustCompile(`\blacks the input "([^"]+)"`)
 
 // causes collects why runs of an in-process server failed. A2A callers do not see these
 // causes; the user who started the server does. Safe for concurrent use.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,6 +24,7 @@ import (
 	"github.com/agentteams/team-server/internal/cli/mcpstdio"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -75,6 +78,26 @@ func (f *Run) addInputs(m *a2av1.Message) error {
 	}
 	if len(values) > 0 {
 		m.Parts = append(m.Parts, inputs.Part(values))
+	}
+	return nil
+}
+
+// checkInputs refuses names that are not among the inputs of a team, which the server would ignore. It leaves teams without
+// inputs, and those that the caller may not see, to the server.
+func (f *Run) checkInputs(ctx context.Context, c *client.Team, team string) error {
+	if len(f.Inputs) == 0 {
+		return nil
+	}
+	a, err := c.GetAgent(ctx, team)
+	declared := slices.Sorted(maps.Keys(a.GetInfo().GetInputs().GetFields()["properties"].GetStructValue().GetFields()))
+	if err != nil || len(declared) == 0 {
+		return nil //nolint:nilerr // the server answers for these
+	}
+	for _, given := range f.Inputs {
+		name, _, _ := strings.Cut(given, "=")
+		if name = strings.TrimSpace(name); !slices.Contains(declared, name) {
+			return console.Usagef("--input %s: %s has no such input; %s", given, team, source.SuggestAll(name, declared))
+		}
 	}
 	return nil
 }
@@ -154,6 +177,9 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	}
 	defer stop()
 	t := &transcript.Printer{Talk: console.Plain{To: s.Talk}}
+	if err := f.checkInputs(ctx, c, team); err != nil {
+		return err
+	}
 	req := &teamv1.ProcessRequest{
 		AgentId: team, ContextId: f.Context, TaskId: f.Task, Message: m,
 	}

@@ -2,6 +2,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,7 +60,9 @@ func (s *Shell) Exit(err error) int {
 	case errors.As(err, &faults):
 		faults.Print(s.Talk)
 	case code == ExitUsage:
-		s.Sayf("%v\nSee team-server --help", err)
+		var usage UsageError
+		errors.As(err, &usage)
+		s.Sayf("%v\nSee %s --help", err, cmp.Or(usage.Command, "team-server"))
 	default:
 		s.Sayf("%s", s.words(err))
 	}

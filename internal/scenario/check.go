@@ -53,6 +53,12 @@ func (r *reader) check(s *Scenario) {
 		r.Fault(fmt.Sprintf("agent %q is not served: no team uses it", s.Team), "ask a team", r.teamPath(s)...)
 		return
 	}
+	declared := slices.Concat(sorted(team.GetInputs()), sorted(agent.GetInputs()))
+	for _, name := range sorted(s.inputs) {
+		if !slices.Contains(declared, name) {
+			r.KeyFault(fmt.Sprintf("%q has no input %q", s.Team, name), cmp.Or(source.Suggest(name, declared), "remove it, or declare it in inputs of the team"), slices.Concat(s.path, []any{"inputs", name})...)
+		}
+	}
 	models, agents, tools := s.def.Absent(s.Team)
 	for _, name := range models {
 		r.Fault(fmt.Sprintf("%q uses model %q, which is called over the network", s.Team, name), "add models: {"+name+": {file: its script}}", s.path...)

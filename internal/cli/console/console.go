@@ -28,7 +28,11 @@ type Console struct {
 }
 
 // UsageError is an error in the command line.
-type UsageError struct{ Err error }
+type UsageError struct {
+	Err error
+	// Command is the command whose help says more, such as team-server run; "" means that of the program.
+	Command string
+}
 
 // Error returns the text of Err.
 func (e UsageError) Error() string { return e.Err.Error() }
@@ -40,7 +44,7 @@ func (e UsageError) Unwrap() error { return e.Err }
 var ErrFailed = errors.New("failed")
 
 // Usagef returns a UsageError with a formatted text.
-func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+func Usagef(format string, args ...any) error { return UsageError{Err: fmt.Errorf(format, args...)} }
 
 // Sayf prints a line to Talk.
 func (c *Console) Sayf(format string, args ...any) { fmt.Fprintf(Plain{c.Talk}, format+"\n", args...) }

@@ -496,7 +496,7 @@ func steps(ids []string) string {
 
 // with calls do with a client of the server.
 func (c *Commands) with(do func(*client.Team) error) error {
-	s, err := c.Connection.Manager("tasks")
+	s, err := c.Connection.Manager("this command")
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -78,7 +79,7 @@ func (l List) Read(m *a2av1.Message) (values map[string]*structpb.Value, faults 
 		}
 		var err error
 		if values[in.Name], err = in.fit(v); err != nil {
-			faults = append(faults, fmt.Sprintf("has a wrong value for the input %q: %s; expected: %s", in.Name, err, in.expected()))
+			faults = append(faults, fmt.Sprintf("has a wrong value for the input %q: %s; expected: %s", in.Name, strings.Replace(err.Error(), "at the top", "it", 1), in.expected()))
 		}
 	}
 	return values, faults
