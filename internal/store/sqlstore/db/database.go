@@ -68,6 +68,16 @@ type Stmt struct {
 	Args []any
 }
 
+// size returns how many bytes the byte strings among the arguments have.
+func (s Stmt) size() (n int) {
+	for _, arg := range s.Args {
+		if b, ok := arg.([]byte); ok {
+			n += len(b)
+		}
+	}
+	return n
+}
+
 // LargeChange is the size in bytes from which a change is written alone, after the small changes that are queued.
 const LargeChange = 128 << 10
 
@@ -91,7 +101,7 @@ func Exec(ctx context.Context, q Querier, stmts ...Stmt) error {
 
 // Op is a change: statements that are applied together, or a plan, which can read first. Done is
 // called once, when the change is durable or has failed. Early are statements of a large change that the writer
-// executes before, each in a transaction of its own, so that small changes need not wait for all of them.
+// executes before, in transactions of their own, so that small changes need not wait for all of them.
 type Op struct {
 	Root     string // id of the run that it locks
 	Early    []Stmt

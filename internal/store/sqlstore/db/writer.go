@@ -16,6 +16,8 @@ import (
 const (
 	maxGroup      = 256
 	maxGroupBytes = 4 << 20
+	// maxEarlyBytes is the size of the early statements of a change that are written together.
+	maxEarlyBytes = 1 << 20
 )
 
 const (
@@ -194,13 +196,16 @@ func (t taken) Of() string { return t.account }
 // written, the change has failed, and the result is false.
 func (w *writer) commitEarly(o *Op) bool {
 	var failed error
-	size := o.Size / max(1, len(o.Early)) // of each, about
 	for len(o.Early) > 0 && failed == nil {
-		w.commit([]*Op{{Root: o.Root, Stmts: o.Early[:1], Size: size, Done: func(_ context.Context, _ Querier, err error) error {
+		n, size := 1, o.Early[0].size()
+		for ; n < len(o.Early) && size+o.Early[n].size() <= maxEarlyBytes; n++ {
+			size += o.Early[n].size()
+		}
+		w.commit([]*Op{{Root: o.Root, Stmts: o.Early[:n], Size: size, Done: func(_ context.Context, _ Querier, err error) error {
 			failed = err
 			return err
 		}}})
-		o.Early, o.Size = o.Early[1:], o.Size-size
+		o.Early, o.Size = o.Early[n:], o.Size-size
 		w.commitSmall(w.queued())
 	}
 	if failed != nil {

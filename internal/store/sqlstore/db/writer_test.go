@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -132,31 +133,35 @@ func TestLargeChangesAreNotStarved(t *testing.T) {
 func TestSmallChangesBetweenThePiecesOfALargeOne(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		full bool // the disk, when the second piece is written
+		full bool // the disk, when the last piece is written
 		want []string
 	}{
-		"written": {false, []string{"[first]", "[early 1]", "[small]", "[early 2]", "[rest]"}},
-		"failed":  {true, []string{"[first]", "[early 1]", "[small]"}},
+		"written": {false, []string{"[first]", "[early 1, early 2]", "[small]", "[early 3]", "[rest]"}},
+		"failed":  {true, []string{"[first]", "[early 1, early 2]", "[small]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var written []string
 			var w *writer
 			large := newOp("a", "large", LargeChange)
-			large.Early, large.Stmts = []Stmt{With("early 1"), With("early 2")}, []Stmt{With("rest")}
+			half := make([]byte, maxEarlyBytes/2)
+			large.Early, large.Stmts = []Stmt{With("early 1", half), With("early 2", half), With("early 3", half)}, []Stmt{With("rest")}
 			result := make(chan error, 1)
 			large.Done = func(_ context.Context, _ Querier, err error) error { result <- err; return err }
 			small := newOp("b", "small", 1)
 			small.Stmts = []Stmt{With("small")}
 			w = &writer{ctx: t.Context(), write: func(_ context.Context, ops []*Op) ([]*Op, error) {
-				text := ops[0].Stmts[0].Text
-				if text == "early 2" && c.full {
+				var texts []string
+				for _, s := range ops[0].Stmts {
+					texts = append(texts, s.Text)
+				}
+				if texts[0] == "early 3" && c.full {
 					return ops, errClosed
 				}
-				if text == "early 1" {
+				if texts[0] == "early 1" {
 					_ = w.add(small)
 				}
-				written = append(written, "["+text+"]")
+				written = append(written, "["+strings.Join(texts, ", ")+"]")
 				if ops[0].Done != nil {
 					_ = ops[0].Done(t.Context(), nil, nil)
 				}
