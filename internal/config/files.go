@@ -130,6 +130,10 @@ func (k *checker) script(model, file string) {
 	if data == nil {
 		return
 	}
+	if syntax := source.Syntax(k.Path(file), data); syntax != nil {
+		k.doc.AddFaults(syntax...)
+		return
+	}
 	s, err := scripted.Parse(k.Path(file), data)
 	var faults scripted.Faults
 	switch {

@@ -76,6 +76,17 @@ func TestAgentLeads(t *testing.T) {
 	}
 }
 
+// TestScriptSyntax: a script that is not YAML is explained like the file that names it.
+func TestScriptSyntax(t *testing.T) {
+	t.Parallel()
+	files := fstest.MapFS{"s.yaml": {Data: []byte("agents:\n  a:\n    - {text: hello}\n    - {tool_calls: [{name: ask_user, arguments: {question: Which?}}]}\n")}}
+	const text = "version: v1\nmodels: {m: {provider: scripted, file: s.yaml}}\nagents: {a: {description: d, model: m, instructions: i}}\n"
+	_, err := Loader{Env: noEnv, Files: files}.Parse("team.yaml", []byte(text))
+	if err == nil || !strings.HasPrefix(err.Error(), "s.yaml:4:") || !strings.Contains(err.Error(), "put text with : ? , { or [ in it in quotes") {
+		t.Error(err)
+	}
+}
+
 // TestShortForms_Faults: a short form that cannot be meant is one fault, at what was written.
 func TestShortForms_Faults(t *testing.T) {
 	t.Parallel()

@@ -277,6 +277,10 @@ func (r *reader) script(m *teamv1.ModelScript, at []any) (config.Script, bool) {
 		r.Fault(fmt.Sprintf("script %q: %s", m.GetFile(), source.Unreadable(m.GetFile(), err).Message), "the path is relative to this file", file...)
 		return config.Script{}, false
 	}
+	if syntax := source.Syntax(r.Path(m.GetFile()), data); syntax != nil {
+		r.faults = append(r.faults, syntax...)
+		return config.Script{}, false
+	}
 	s, err := scripted.Parse(r.Path(m.GetFile()), data)
 	text := source.NewText(data)
 	return config.Script{Script: s, Source: data}, r.isValid(err, file, func(f scripted.Fault) {

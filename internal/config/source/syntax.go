@@ -43,6 +43,14 @@ func Parse(name string, data []byte) *Document {
 	return d
 }
 
+// Syntax returns why a text is not YAML, or nil if it is.
+func Syntax(name string, data []byte) Faults {
+	if yaml.Unmarshal(data, new(yaml.Node)) == nil {
+		return nil
+	}
+	return Parse(name, data).Faults()
+}
+
 // accept sets the root, which must be a mapping.
 func (d *Document) accept(root *yaml.Node) {
 	switch {
