@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/agentteams/team-server/internal/cli"
 	"github.com/agentteams/team-server/internal/cli/console"
@@ -39,9 +40,13 @@ func TestRealModels(t *testing.T) {
 			script + tools + "scenarios: [{name: sells, send: tea, want: {reply: {contains: [3 EUR], equals: scripted}, tool_calls: 7, at_most: {model_calls: 2}}}]",
 			cli.TestFlags{Model: "real", MaxCost: "1"}, []string{"ok    clerk  sells", "12 tokens  0.012", " USD\n      not checked with a real model: tool_calls, reply.equals", "1 passed, 0 failed, 0.012 USD"}, "", 2,
 		},
-		"fails":                {script + tools + "scenarios: [{name: sells, send: tea, want: {reply: {contains: [gold]}}}]", cli.TestFlags{Model: "real"}, []string{"FAIL", `to contain "gold", got "it costs 3 EUR"`}, "tests failed", 2},
-		"a failure is wanted":  {script + tools + "scenarios: [{name: fails, send: tea, want: {state: FAILED}}, {name: sells, send: tea}]", cli.TestFlags{Model: "real"}, []string{"-     clerk  fails", "not played: it expects a failure", "1 passed, 0 failed, 1 not played"}, "", 2},
-		"the money is spent":   {script + tools + "scenarios: [{name: one, send: dear tea}, {name: two, send: tea}]", cli.TestFlags{Model: "real", MaxCost: "30"}, []string{"0 passed, 1 failed, 1 not played", "the money of --max-cost is spent"}, "tests failed", -1},
+		"fails":               {script + tools + "scenarios: [{name: sells, send: tea, want: {reply: {contains: [gold]}}}]", cli.TestFlags{Model: "real"}, []string{"FAIL", `to contain "gold", got "it costs 3 EUR"`}, "tests failed", 2},
+		"a failure is wanted": {script + tools + "scenarios: [{name: fails, send: tea, want: {state: FAILED}}, {name: sells, send: tea}]", cli.TestFlags{Model: "real"}, []string{"-     clerk  fails", "not played: it expects a failure", "1 passed, 0 failed, 1 not played"}, "", 2},
+		"the money is spent":  {script + tools + "scenarios: [{name: one, send: dear tea}, {name: two, send: tea}]", cli.TestFlags{Model: "real", MaxCost: "30"}, []string{"0 passed, 1 failed, 1 not played", "the money of --max-cost is spent"}, "tests failed", -1},
+		"it times out": {
+			script + tools + "scenarios: [{name: one, send: slow tea, timeout: 1s}, {name: two, send: slow tea, timeout: 1s}]", cli.TestFlags{Model: "real", MaxCost: "1"},
+			[]string{"has not ended after 1s (timeout)", "0 passed, 1 failed, 1 not played", "the money of --max-cost is spent"}, "tests failed", 1,
+		},
 		"no price":             {script + "scenarios: [{name: n, send: tea, team: guest}]", cli.TestFlags{Model: "real", MaxCost: "1"}, nil, `model "free" has no price, so what tests with real models cost is not known`, 0},
 		"no price and no most": {script + "scenarios: [{name: n, send: tea, team: guest}]", cli.TestFlags{Model: "real"}, nil, `model "free" has no price`, 0},
 		"a tool has no script": {script + "scenarios: [{name: n, send: tea}]", cli.TestFlags{Model: "real"}, nil, `tool "shop", which has no script; a real model could call it`, 0},
@@ -56,6 +61,8 @@ func TestRealModels(t *testing.T) {
 				switch last := r.Last(); {
 				case strings.Contains(last, "EUR"):
 					return fakellm.Turn{Text: "it costs " + last}
+				case strings.Contains(last, "slow"):
+					return fakellm.Turn{Text: "late", Delay: time.Minute}
 				case strings.Contains(last, "dear"):
 					return fakellm.Turn{Text: "x", Usage: &fakellm.Usage{PromptTokens: 40_000, CompletionTokens: 1, TotalTokens: 40_001}}
 				}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/inputs"
 )
@@ -94,9 +95,14 @@ func (p *play) turns(ctx context.Context) error {
 			j.prefix = fmt.Sprintf("message %d: ", i+1)
 		}
 		err := p.turn(ctx, j)
-		p.result.Runs = append(p.result.Runs, Run{j.Root, j.events, j.Top.Spent()})
+		late := err != nil && errors.Is(context.Cause(ctx), errTimeout)
+		spent := j.Top.Spent()
+		if p.real && (late || err != nil && j.Root != "") {
+			spent = p.stop(ctx, j.record)
+		}
+		p.result.Runs = append(p.result.Runs, Run{j.Root, j.events, spent})
 		switch {
-		case err != nil && errors.Is(context.Cause(ctx), errTimeout):
+		case late:
 			j.failf(nil, j.ending(), "the scenario has not ended after %s (timeout)", p.timeout)
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -113,6 +119,25 @@ func (p *play) turns(ctx context.Context) error {
 	return nil
 }
 
+// stopWait is how long a run that is canceled has for its end.
+const stopWait = 10 * time.Second
+
+// stop cancels a run, so that its calls of models cost nothing more, and returns what it has cost: what its end says, and
+// without an end all that it was allowed to.
+func (p *play) stop(ctx context.Context, r *record) *teamv1.Spent {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWait)
+	defer cancel()
+	c, err := p.stage.local.Handler().Cancel(ctx, &teamv1.CancelRequest{AgentId: p.Team, TaskId: r.Root})
+	if err == nil && taskstate.Final(c.GetState()) {
+		return c.GetSpent()
+	}
+	known := r.Top.Spent()
+	return agent.AddSpent(known, &teamv1.Spent{CostMicros: max(p.left()-known.GetCostMicros(), 0), Estimated: true})
+}
+
+// left returns what the next run may cost, in millionths of a USD; 0 if most is 0.
+func (p *play) left() int64 { return max(p.most-p.result.Spent().GetCostMicros(), 0) }
+
 // turn sends a message and answers the questions of the run, as long as there are answers.
 func (p *play) turn(ctx context.Context, j *judge) error {
 	req := &teamv1.ProcessRequest{AgentId: p.Team, ContextId: p.conversation, Message: agent.UserMessage(uuid.NewString(), j.turn.GetSend())}
@@ -121,7 +146,7 @@ func (p *play) turn(ctx context.Context, j *judge) error {
 	}
 	req.Message.Parts = append(req.GetMessage().GetParts(), j.turn.parts...)
 	if p.most > 0 {
-		left := max(float64(p.most-p.result.Spent().GetCostMicros()), 0) / 1e6
+		left := float64(p.left()) / 1e6
 		req.Envelope = &teamv1.Limits{MaxCost: &left}
 	}
 	if len(p.inputs) > 0 {
