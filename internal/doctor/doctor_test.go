@@ -137,7 +137,7 @@ func TestBroken(t *testing.T) {
 			s.models = `fast: {provider: openai, name: m, base_url: "` + lists(s.T, "right", "m") + `", api_key: ` + hush + `}, ` +
 				`other: {provider: anthropic, name: c, base_url: "` + lists(s.T, hush, "c") + `", api_key: ` + hush + `}`
 		}},
-		{"model unreachable", `failed   model fast: the endpoint of model "m" could not be reached; check base_url and the network (dial tcp 127.0.0.1:`, 1, func(s *setup) {
+		{"model unreachable", `failed   model fast: the endpoint of model "m" could not be reached; check base_url and the network, and that the server runs (dial tcp 127.0.0.1:`, 1, func(s *setup) {
 			s.models = `fast: {provider: openai, name: m, base_url: "http://` + closedAddress(s.T) + `", api_key: ` + hush + `}`
 		}},
 		{"model not listed", `warning  model fast: its endpoint accepts the key, but does not list the model "m"`, 0, func(s *setup) {

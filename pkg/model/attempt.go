@@ -96,9 +96,14 @@ func (c *Config) explain(call *Call, err error) *agent.Error {
 	case call.res == nil && !sent(err):
 		return c.known(declined, "the request for model %q could not be created", c.Name)
 	case call.res == nil:
-		return c.unknown(lost, "the endpoint of model %q could not be reached; try again later", c.Name)
+		return c.unreached()
 	}
 	return c.unknown(lost, "the response of model %q was interrupted; try again", c.Name)
+}
+
+// unreached returns the error for an endpoint that gave no answer at all.
+func (c *Config) unreached() *agent.Error {
+	return c.unknown(lost, "the endpoint of model %q could not be reached; check base_url and the network, and that the server runs", c.Name)
 }
 
 // partly adds to an error of attempt what the provider has reported of the usage before it. Input

@@ -50,7 +50,7 @@ func (c *Config) Check(ctx context.Context, l List) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return c.unknown(lost, "the endpoint of model %q could not be reached; check base_url and the network", c.Name).Because(c.cause(err))
+		return c.unreached().Because(c.cause(err))
 	}
 	defer res.Body.Close() //nolint:errcheck // only read
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxList))

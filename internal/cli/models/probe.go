@@ -246,8 +246,8 @@ func reason(err error) string {
 	case !errors.As(err, &e):
 		return err.Error()
 	case errors.As(e.Err, &u):
-		what, _, _ := strings.Cut(e.Message, "; ")
-		return console.Line(fmt.Sprintf("%s: %v; check base_url and the network, and that the server runs", what, u.Err))
+		what, do, _ := strings.Cut(e.Message, "; ")
+		return console.Line(fmt.Sprintf("%s: %v; %s", what, u.Err, do))
 	}
 	return console.Line(e.Message)
 }
