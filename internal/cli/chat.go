@@ -98,7 +98,7 @@ func (c *chat) say(ctx context.Context, text string) error {
 		if err := c.run.addInputs(req.GetMessage()); err != nil {
 			return err
 		}
-		t = &transcript.Printer{Talk: console.Plain{To: c.shell.Talk}}
+		t = &transcript.Printer{Talk: console.Plain{To: c.shell.Talk}, Cause: c.shell.causes.of}
 	}
 	err := c.shell.process(ctx, c.client, req, t)
 	switch refused := agent.AsError(err); {

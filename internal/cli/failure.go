@@ -86,11 +86,18 @@ func (s *Shell) words(err error) string {
 // lacking matches the refusal of a message without an input that a team wants.
 var lacking = regexp.MustCompile(`\blacks the input "([^"]+)"`)
 
-// causes collects why runs of an in-process server failed. A2A callers do not see these
-// causes; the user who started the server does. Safe for concurrent use.
+// causes collects why runs of an in-process server failed, and why tools are missing in them. A2A callers do not see
+// these causes; the user who started the server does. Safe for concurrent use.
 type causes struct {
-	mu    sync.Mutex
-	texts []string // guarded by mu
+	mu  sync.Mutex
+	all []cause // guarded by mu
+}
+
+// cause is what is behind an error.
+type cause struct {
+	what  string // what has failed, as callers see it
+	text  string
+	aside bool // it is only printed with the problem that it belongs to
 }
 
 // log returns a logger that writes what log writes, and adds the causes of failed runs to c.
@@ -98,20 +105,45 @@ func (c *causes) log(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core { return causesCore{core, c} }))
 }
 
-// add adds a cause, unless it is already there.
-func (c *causes) add(text string) {
+// add adds the cause of an error, unless it is already there. aside is a cause that is only printed with the problem that it
+// belongs to.
+func (c *causes) add(e *agent.Error, aside bool) {
+	for inner := (*agent.Error)(nil); errors.As(e.Err, &inner); {
+		e = inner
+	}
+	if e.Err == nil {
+		return
+	}
+	what, _, _ := strings.Cut(e.Message, "; ") // what follows is advice
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !slices.Contains(c.texts, text) {
-		c.texts = append(c.texts, text)
+	if !slices.ContainsFunc(c.all, func(has cause) bool { return has.text == e.Err.Error() }) {
+		c.all = append(c.all, cause{what, e.Err.Error(), aside})
 	}
 }
 
-// all returns the causes collected so far.
-func (c *causes) all() []string {
+// of returns the cause of a problem, whose text says what has failed; "" if it is not known.
+func (c *causes) of(problem string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.texts
+	for _, has := range c.all {
+		if strings.Contains(problem, has.what) {
+			return has.text
+		}
+	}
+	return ""
+}
+
+// rest returns the causes that are not printed with the problems that they belong to.
+func (c *causes) rest() (texts []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, has := range c.all {
+		if !has.aside {
+			texts = append(texts, has.text)
+		}
+	}
+	return texts
 }
 
 // causesCore passes on the entries that its Core is enabled for and adds the errors of
@@ -138,11 +170,12 @@ func (c causesCore) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapco
 type causesOnly struct{ causesCore }
 
 func (c causesOnly) Write(_ zapcore.Entry, fields []zapcore.Field) error {
+	aside := slices.ContainsFunc(fields, func(f zapcore.Field) bool { return f.Key == "tool" }) // its warning in the run has the cause
 	for _, f := range fields {
 		err, _ := f.Interface.(error)
 		var e *agent.Error
-		if errors.As(err, &e) && e.Err != nil {
-			c.causes.add(e.Err.Error())
+		if errors.As(err, &e) {
+			c.causes.add(e, aside)
 		}
 	}
 	return nil

@@ -112,9 +112,8 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 	if err != nil {
 		return "", nil, err
 	}
-	failed := &causes{}
 	// The server outlives ctx, so that an interrupted command fails with the end of ctx and not with SHUTTING_DOWN.
-	running, err := serve.Local(context.WithoutCancel(ctx), def, failed.log(s.log(zapcore.ErrorLevel)))
+	running, err := serve.Local(context.WithoutCancel(ctx), def, s.causes.log(s.log(zapcore.ErrorLevel)))
 	if err != nil {
 		return "", nil, err
 	}
@@ -122,7 +121,7 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 		if err := running.Stop(); err != nil {
 			s.Sayf("%v", err)
 		}
-		for _, text := range failed.all() {
+		for _, text := range s.causes.rest() {
 			s.Sayf("cause: %s", console.Line(text))
 		}
 	}, nil
@@ -176,7 +175,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		return err
 	}
 	defer stop()
-	t := &transcript.Printer{Talk: console.Plain{To: s.Talk}}
+	t := &transcript.Printer{Talk: console.Plain{To: s.Talk}, Cause: s.causes.of}
 	if err := f.checkInputs(ctx, c, team); err != nil {
 		return err
 	}

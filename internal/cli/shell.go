@@ -24,6 +24,8 @@ type Shell struct {
 	console.Connection
 	// Level is the log level; nil means the default of the command.
 	Level *zapcore.Level
+
+	causes causes // of the problems of an in-process server
 }
 
 // UsageError is an error in the command line.

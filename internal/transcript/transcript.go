@@ -24,6 +24,8 @@ type Printer struct {
 	Talk io.Writer
 	// Zone is the time zone of the times printed; nil means the local one.
 	Zone *time.Location
+	// Cause returns the cause behind a problem that a line tells of, or "" if it is not known; nil knows no causes.
+	Cause func(problem string) string
 
 	// TaskID is the id of the task.
 	TaskID string
@@ -69,9 +71,7 @@ func (t *Printer) Event(taskID string, ev *teamv1.Event) {
 	case *teamv1.Event_Spawned:
 		t.line(ev, t.who(ev), "continues as task %s", k.Spawned.GetTaskId()) // that task reports how it ends
 	case *teamv1.Event_Noted:
-		if code := k.Noted.GetCode(); code == "MEMBER_UNAVAILABLE" || code == agent.NoteStorage {
-			t.line(ev, t.who(ev), "warning   %s", k.Noted.GetText())
-		}
+		t.noted(ev, k.Noted)
 	case *teamv1.Event_Checked:
 		t.checked(ev, k.Checked)
 	default: // text, and events that are only of technical interest
@@ -97,6 +97,22 @@ func Question(m *a2av1.Message) string {
 		}
 	}
 	return text
+}
+
+// noted prints a note if it tells of a problem.
+func (t *Printer) noted(ev *teamv1.Event, n *teamv1.Noted) {
+	switch n.GetCode() {
+	case "MEMBER_UNAVAILABLE", agent.NoteStorage:
+		t.line(ev, t.who(ev), "warning   %s", n.GetText())
+	case agent.NoteTools:
+		for _, v := range n.GetDetails().GetFields()["missing"].GetListValue().GetValues() {
+			text := v.GetStringValue()
+			if t.Cause != nil {
+				text = strings.TrimSuffix(text+": "+t.Cause(text), ": ")
+			}
+			t.line(ev, t.who(ev), "warning   %s; check them with team-server tools ls, or with team-server doctor", text)
+		}
+	}
 }
 
 // checked prints that a middleware blocked a message or failed.
@@ -253,6 +269,8 @@ func (t *Printer) ended(ev *teamv1.Event, e *teamv1.Ended) {
 		t.line(ev, t.who(ev), "score     %g %s", v.GetScore(), v.GetFeedback())
 	case v != nil:
 		t.line(ev, t.who(ev), "no score  %s", v.GetFault())
+	case e.GetTool().GetIsError():
+		t.line(ev, t.who(ev), "tool %s has answered with an error: %s", n.Step.GetName(), Clip(e.GetTool().GetText(), mostOfError))
 	case t.inner(ev) || n != nil && n.Spawned != nil || e.GetOutcome() == teamv1.Outcome_OUTCOME_SKIPPED:
 		return // the end of the member's step is printed instead
 	case e.GetError() != nil:
@@ -262,6 +280,20 @@ func (t *Printer) ended(ev *teamv1.Event, e *teamv1.Ended) {
 	default:
 		t.line(ev, t.who(ev), "%s", word(e.GetOutcome()))
 	}
+}
+
+// mostOfError is how much of the answer of a tool that failed is printed, in characters.
+const mostOfError = 200
+
+// Clip returns the first characters of a text.
+func Clip(text string, most int) string {
+	n := 0
+	for i := range text {
+		if n++; n > most {
+			return text[:i] + "…"
+		}
+	}
+	return text
 }
 
 // spent returns what the run consumed, or nil before it has ended.

@@ -105,4 +105,7 @@ const (
 	// NoteStorage means that reading or storing data failed, and that the run continues without
 	// it.
 	NoteStorage = "STORAGE"
+	// NoteTools records the tools of the tool sets of an agent. The details are "tools", and "missing" with a text for
+	// each tool set that does not answer, whose tools the run goes on without.
+	NoteTools = "TOOLS"
 )

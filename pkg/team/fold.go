@@ -562,7 +562,7 @@ func (f *fold) applyNote(n *teamv1.Noted) {
 	case agent.NoteMessages:
 		f.applyPosted(n)
 		return
-	case noteTools:
+	case agent.NoteTools:
 	default:
 		return
 	}

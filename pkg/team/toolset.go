@@ -14,9 +14,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// noteTools is the code of the note that records the tools of the tool sets.
-const noteTools = "TOOLS"
-
 // offer asks the tool sets for their tools. The first list of a run is recorded, and its prompts
 // use that list even after a restart. Calls look a tool up in the current list. The tools of a set
 // that does not answer are missing in the run, which its prompts and its reply say.
@@ -116,7 +113,7 @@ func toolNote(specs []agent.ToolSpec, missing []string) *teamv1.Noted {
 		}
 		details["missing"] = structpb.NewListValue(&structpb.ListValue{Values: why})
 	}
-	return &teamv1.Noted{Code: noteTools, Text: text, Details: &structpb.Struct{Fields: details}}
+	return &teamv1.Noted{Code: agent.NoteTools, Text: text, Details: &structpb.Struct{Fields: details}}
 }
 
 // unsafe reports whether a repeated call of a tool could have a second effect. For tools of a tool

@@ -156,7 +156,7 @@ func (c *Commands) table(list []*teamv1.FoundTask, now time.Time) error {
 				n(t.GetSpent().GetInputTokens()), n(t.GetSpent().GetOutputTokens()), console.Line(t.GetContextId()), text,
 			}
 		}
-		return []string{id, state, team, age(now.Sub(t.GetCreated().AsTime())), usd, clip(text, 60)}
+		return []string{id, state, team, age(now.Sub(t.GetCreated().AsTime())), usd, transcript.Clip(text, 60)}
 	})
 }
 
@@ -179,17 +179,6 @@ func age(d time.Duration) string {
 		return fmt.Sprintf("%dh", d/time.Hour)
 	}
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
-}
-
-// clip returns the first characters of a text.
-func clip(text string, most int) string {
-	n := 0
-	for i := range text {
-		if n++; n > most {
-			return text[:i] + "…"
-		}
-	}
-	return text
 }
 
 // Get prints a task: what was asked, what it did, and what it waits for.
@@ -249,6 +238,9 @@ func (c *Commands) show(found *teamv1.FoundTask, trace *teamv1.Trace) {
 	for _, q := range trace.GetQuestions() {
 		row("asks", transcript.Question(q.GetQuestion().GetMessage()))
 	}
+	for _, w := range step.GetWarnings() {
+		row("warning", w)
+	}
 	row("answer", agent.Text(step.GetReply()))
 	if e := step.GetError(); e != nil {
 		row("error", e.GetReason()+": "+e.GetMessage())
@@ -259,15 +251,23 @@ func (c *Commands) show(found *teamv1.FoundTask, trace *teamv1.Trace) {
 func stepLine(s *teamv1.TraceStep) string {
 	_, id := agent.SplitTask(s.GetId())
 	what := cmp.Or(s.GetMember(), s.GetName(), strings.ToLower(strings.TrimPrefix(s.GetKind().String(), "KIND_")))
-	state := strings.ToLower(strings.TrimPrefix(s.GetState().String(), "STATE_"))
-	if s.GetState() == teamv1.TraceStep_STATE_ENDED {
-		state = taskstate.Word(s.GetOutcome())
-	}
-	text := fmt.Sprintf("%s %s %s", id, console.Line(what), state)
+	text := fmt.Sprintf("%s %s %s", id, console.Line(what), stateOf(s))
 	if e := s.GetError(); e != nil {
 		text += ": " + console.Line(e.GetReason()+": "+e.GetMessage())
 	}
 	return text
+}
+
+// stateOf returns how a step has ended, or its state. A tool that has answered with an error has not succeeded for those who
+// read it, although its call has.
+func stateOf(s *teamv1.TraceStep) string {
+	switch {
+	case s.GetState() != teamv1.TraceStep_STATE_ENDED:
+		return strings.ToLower(strings.TrimPrefix(s.GetState().String(), "STATE_"))
+	case s.GetTool().GetIsError() && s.GetOutcome() == teamv1.Outcome_OUTCOME_SUCCEEDED:
+		return "answered with an error"
+	}
+	return taskstate.Word(s.GetOutcome())
 }
 
 // How long, and how often, Watch looks for a server that does not answer any more.

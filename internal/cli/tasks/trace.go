@@ -13,7 +13,7 @@ import (
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/spending"
-	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/internal/transcript"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -72,7 +72,7 @@ func (t *tree) add(s *teamv1.TraceStep, depth int) {
 	}
 	end := at(s.GetEnded(), t.now)
 	t.rows = append(t.rows, []string{
-		began, seconds(end.Sub(start)), t.bar(start, end), strings.Repeat("  ", depth) + name(s), ended(s), cost(s), console.Line(clip(t.why(s), 100)),
+		began, seconds(end.Sub(start)), t.bar(start, end), strings.Repeat("  ", depth) + name(s), ended(s), cost(s), console.Line(transcript.Clip(t.why(s), 100)),
 	})
 	for _, below := range s.GetSteps() {
 		t.add(below, depth+1)
@@ -98,10 +98,7 @@ func name(s *teamv1.TraceStep) string {
 
 // ended returns how a step has ended, or its state, with its attempts if there were several.
 func ended(s *teamv1.TraceStep) string {
-	text := strings.ToLower(strings.TrimPrefix(s.GetState().String(), "STATE_"))
-	if s.GetState() == teamv1.TraceStep_STATE_ENDED {
-		text = taskstate.Word(s.GetOutcome())
-	}
+	text := stateOf(s)
 	if n := len(s.GetAttempts()); n > 1 {
 		text += fmt.Sprintf(" (%d attempts)", n)
 	}
@@ -120,15 +117,21 @@ func cost(s *teamv1.TraceStep) string {
 	return fmt.Sprintf("%d tokens, %s USD", tokens, spending.Dollars(s.GetSpent().GetCostMicros()))
 }
 
-// why returns why a step has failed, what it asks, or why it was decided.
+// why returns why a step has failed, what it lacked, what it asks, or why it was decided.
 func (t *tree) why(s *teamv1.TraceStep) string {
-	if e := s.GetError(); e != nil {
+	switch e := s.GetError(); {
+	case e != nil:
 		return e.GetReason() + ": " + e.GetMessage()
+	case s.GetTool().GetIsError():
+		return s.GetTool().GetText()
 	}
 	for _, q := range s.GetQuestions() {
 		if q.GetClosed() == nil {
 			return "asks: " + agent.Text(q.GetMessage())
 		}
+	}
+	if len(s.GetWarnings()) > 0 {
+		return "warning: " + strings.Join(s.GetWarnings(), "; ")
 	}
 	return t.reasons[s.GetId()]
 }
