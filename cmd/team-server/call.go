@@ -264,8 +264,8 @@ func subscribeCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "subscribe URL TASK",
 		Short: "Follows a task that has not ended",
-		Long: "Prints the events of a task as they arrive, and exits as \"call stream\" does. With\n" +
-			"--after it begins after an event that was already seen; this needs a team-server.",
+		Long: "Prints the events of a task as they arrive, until it has ended or waits for an answer, and\n" +
+			"exits as \"call stream\" does. With --after it begins after an event that was already seen; this needs a team-server.",
 		Example: "  team-server call subscribe http://127.0.0.1:8080/newsroom 01930f2a-…",
 		Args:    usage(named("URL", "TASK")),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,10 +99,10 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	c := exec.CommandContext(context.Background(), args[2], args[3:]...)
 	c.Dir = ts.MkAbs(".")
 	c.Env = append(os.Environ(), "CALL_FLAGS="+ts.Getenv("CALL_FLAGS"))
-	c.Stderr = ts.Stderr()
-	out, err := c.StdoutPipe()
-	ts.Check(err)
+	out, all := io.Pipe()
+	c.Stdout, c.Stderr = all, io.MultiWriter(ts.Stderr(), all)
 	ts.Check(c.Start())
+	go func() { _, _ = c.Wait(), all.Close() }()
 	late := time.AfterFunc(20*time.Second, func() { _ = c.Process.Kill() })
 	defer late.Stop()
 	done := false
@@ -112,7 +113,6 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 			_ = c.Process.Signal(os.Interrupt)
 		}
 	}
-	_ = c.Wait()
 	if got := strconv.Itoa(c.ProcessState.ExitCode()); !done || got != args[1] {
 		ts.Fatalf("%q was written: %v; exit code %s, want %s", args[0], done, got, args[1])
 	}

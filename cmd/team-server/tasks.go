@@ -22,7 +22,8 @@ func tasksCommand(s *cli.Shell) *cobra.Command {
 		&cobra.Command{
 			Use: "watch TASK", Short: "Prints what happens in a task, until it has ended", Example: "  team-server tasks watch 0198c5e2-…",
 			Long: "Prints what has happened in a task and what happens next, until it has ended; also when the\n" +
-				"server is restarted meanwhile. Exits with 1 if the task does not succeed.",
+				"server is restarted meanwhile. While the task waits for an answer, it goes on, and says how to\n" +
+				"answer. Exits with 1 if the task does not succeed.",
 			Args: usage(named("TASK")),
 			RunE: func(c *cobra.Command, args []string) error { return on.Watch(c.Context(), args[0]) },
 		},

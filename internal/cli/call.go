@@ -151,20 +151,25 @@ func (f *CallFlags) checkTenant(c *a2aclient.Client) error {
 	return nil
 }
 
-// resumeCommand returns the command that shows the events of the task after a cursor.
-func (f *CallFlags) resumeCommand(target, id string, after int64) string {
+// command returns the beginning of a command line of a call, with the flags that name the agent.
+func (f *CallFlags) command(name string) string {
 	var b strings.Builder
-	b.WriteString("team-server call subscribe")
+	b.WriteString("team-server " + name)
 	for _, flag := range [][2]string{{"binding", f.Binding}, {"protocol", f.Protocol}, {"tenant", f.Tenant}} {
 		if flag[1] != "" {
 			fmt.Fprintf(&b, " --%s %s", flag[0], shellWord(flag[1]))
 		}
 	}
-	if after > 0 {
-		fmt.Fprintf(&b, " --after %d", after)
-	}
-	fmt.Fprintf(&b, " %s %s", shellWord(target), shellWord(id))
 	return b.String()
+}
+
+// resumeCommand returns the command that shows the events of the task after a cursor.
+func (f *CallFlags) resumeCommand(target, id string, after int64) string {
+	text := f.command("call subscribe")
+	if after > 0 {
+		text += fmt.Sprintf(" --after %d", after)
+	}
+	return text + " " + shellWord(target) + " " + shellWord(id)
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9._~:/@%+=-]+$`)
@@ -199,7 +204,7 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
 		if err != nil {
 			return err
 		}
-		return s.answer(resp)
+		return s.answer(resp, target, &f.CallFlags)
 	})
 }
 
@@ -221,29 +226,29 @@ func (s *Shell) read() (string, error) {
 	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
 }
 
-// answer prints the response to a sent message.
-func (s *Shell) answer(resp *a2av1.SendMessageResponse) error {
+// answer prints the response to a message that was sent to target.
+func (s *Shell) answer(resp *a2av1.SendMessageResponse, target string, f *CallFlags) error {
 	if s.JSON {
 		if err := s.Print(resp); err != nil || resp.GetTask() == nil {
 			return err
 		}
-		return quiet().state(resp.GetTask().GetId(), resp.GetTask().GetStatus())
+		return quiet().state(resp.GetTask().GetId(), resp.GetTask().GetStatus(), target, f)
 	}
 	if m := resp.GetMessage(); m != nil {
 		_, err := fmt.Fprintln(s.Text(), content(m.GetParts()))
 		return err
 	}
-	return s.task(resp.GetTask())
+	return s.task(resp.GetTask(), target, f)
 }
 
-// task prints the artifacts of a task and its state.
-func (s *Shell) task(t *a2av1.Task) error {
+// task prints the artifacts of a task of target and its state.
+func (s *Shell) task(t *a2av1.Task, target string, f *CallFlags) error {
 	for _, a := range t.GetArtifacts() {
 		if !ofMember(a) {
 			fmt.Fprintln(s.Text(), content(a.GetParts()))
 		}
 	}
-	return s.state(t.GetId(), t.GetStatus())
+	return s.state(t.GetId(), t.GetStatus(), target, f)
 }
 
 // ofMember reports whether an artifact is the output of a member of the team rather than the
@@ -255,9 +260,9 @@ func stateWord(state a2av1.TaskState) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(state.String(), "TASK_STATE_")), "_", " ")
 }
 
-// state prints the state of a task. It returns ErrFailed unless the task has completed or is still
-// running.
-func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
+// state prints the state of a task of target, and how to answer it if it waits. It returns ErrFailed unless the task has
+// completed or is still running.
+func (s *Shell) state(id string, status *a2av1.TaskStatus, target string, f *CallFlags) error {
 	text := fmt.Sprintf("task %s  %s", console.Line(id), stateWord(status.GetState()))
 	if message := agent.Text(status.GetMessage()); message != "" {
 		text += "  " + console.Below(message)
@@ -267,7 +272,7 @@ func (s *Shell) state(id string, status *a2av1.TaskStatus) error {
 	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
 		return nil
 	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
-		s.Sayf("answer it with --task %s", console.Line(shellWord(id)))
+		s.Sayf("to answer: %s TEXT", console.Line(f.command("call")+" --task "+shellWord(id)+" "+shellWord(target)))
 	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED,
 		a2av1.TaskState_TASK_STATE_AUTH_REQUIRED, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
 	}
@@ -303,7 +308,7 @@ func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target
 	if s.JSON {
 		shell = quiet()
 	}
-	if err := shell.state(p.id, p.last); err != nil {
+	if err := shell.state(p.id, p.last, target, f); err != nil {
 		return err
 	}
 	if s.hintRest(p, target, f) {

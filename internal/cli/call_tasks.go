@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -40,14 +42,36 @@ func (s *Shell) CallCancel(ctx context.Context, target, id string, f *CallFlags)
 	})
 }
 
-// CallSubscribe prints the events of a task, starting after a cursor unless after is 0.
+// CallSubscribe prints the events of a task, starting after a cursor unless after is 0, until the task has ended or waits
+// for an answer.
 func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int64, f *CallFlags) error {
 	if after < 0 {
 		return console.Usagef("--after %d: expected the number of an event, above 0", after)
 	}
 	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
-		return s.follow(c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after), target, f)
+		events := c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after)
+		return s.follow(untilAsked(events, func() bool {
+			if after == 0 {
+				return true // the first event is the task as it is, and all others are new
+			}
+			t, err := c.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id})
+			return err != nil || t.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+		}), target, f)
 	})
+}
+
+// untilAsked yields the events of a subscription up to the first one with which the task waits for an answer. Servers
+// keep subscriptions open while tasks wait. waits reports whether the task still waits, as an old event may say that it
+// did.
+func untilAsked(events iter.Seq2[*a2av1.StreamResponse, error], waits func() bool) iter.Seq2[*a2av1.StreamResponse, error] {
+	return func(yield func(*a2av1.StreamResponse, error) bool) {
+		for resp, err := range events {
+			state := cmp.Or(resp.GetStatusUpdate().GetStatus().GetState(), resp.GetTask().GetStatus().GetState())
+			if !yield(resp, err) || state == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED && waits() {
+				return
+			}
+		}
+	}
 }
 
 // showTask prints everything that a task contains.

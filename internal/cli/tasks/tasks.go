@@ -408,10 +408,32 @@ func (f *follower) read(ctx context.Context, s *client.Team, id string) error {
 			}
 		} else if ev := resp.GetEvent(); ev != nil {
 			f.printer.Event(ev.GetRootTaskId(), ev.GetEvent())
+			if err := f.asked(ctx, s, ev.GetRootTaskId(), ev.GetEvent().GetAsked()); err != nil {
+				return err
+			}
 		}
 		if f.after >= f.last {
 			return nil
 		}
+	}
+	return nil
+}
+
+// asked prints how to answer a question, if the task is followed to its end and the question is still open.
+func (f *follower) asked(ctx context.Context, s *client.Team, task string, q *teamv1.Asked) error {
+	if q == nil || f.last < math.MaxInt64 {
+		return nil
+	}
+	trace, err := s.GetTrace(ctx, task)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(trace.GetQuestions(), func(o *teamv1.OpenQuestion) bool { return o.GetQuestion().GetQuestion() == q.GetQuestion() }) {
+		answer := "team-server questions answer " + console.Line(task)
+		if len(trace.GetQuestions()) > 1 {
+			answer += " --question " + console.Line(q.GetQuestion())
+		}
+		f.Console.Sayf("waiting for an answer; in another terminal: %s TEXT", answer)
 	}
 	return nil
 }
