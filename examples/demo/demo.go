@@ -1,4 +1,4 @@
-// Package demo holds the teams that `team-server dev` serves without a file.
+// Package demo holds the teams that `team-server dev` serves in a folder without a team.yaml.
 package demo
 
 import "embed"

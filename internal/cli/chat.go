@@ -105,17 +105,17 @@ func (c *chat) say(ctx context.Context, text string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && c.waiting != nil && refused.Code == agent.CodeInvalidArgument: // the question is still open
-		c.shell.Sayf("%s", console.Line(refused.Message))
+		c.shell.Sayf("%s", console.Line(aboutAnswer("the answer", refused.Message)))
 		return nil
 	case err != nil:
 		c.waiting = nil
-		return err
+		return inDemo(c.shell, err, c.run.File)
 	case t.Waiting:
 		c.waiting = t
 		return nil
 	}
 	c.waiting = nil
-	if err := c.shell.outcome(t); !errors.Is(err, ErrFailed) {
+	if err := c.shell.outcome(t, c.team); !errors.Is(err, ErrFailed) {
 		return err
 	}
 	return nil

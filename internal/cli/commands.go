@@ -44,7 +44,7 @@ func (f *DevFlags) url() (string, error) {
 	return f.Store, checkStore("store", f.Store)
 }
 
-// dotEnv is the file that dev, run, validate and test read variables from. serve does not read it.
+// dotEnv is the file that commands read variables from; docs/configuration.md lists which do.
 const dotEnv = ".env"
 
 // withDotEnv returns a loader that takes variables from the process and from .env in the working
@@ -87,8 +87,8 @@ func checkStore(flag, url string) error {
 	return UsageError{Err: fmt.Errorf("--%s %s: %w", flag, store.Redacted(url), store.CheckURL(url))}
 }
 
-// Dev serves a file or folder, or the demo if path is "", and reloads it when it changes. It
-// returns when ctx ends, or on SIGHUP unless that is ignored.
+// Dev serves a file or folder and reloads it when it changes. If path is "", that is ./team.yaml, or the demo if it does
+// not exist. It returns when ctx ends, or on SIGHUP unless that is ignored.
 func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 	url, err := f.url()
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP)
 		defer stop()
 	}
-	d := &serve.Dev{Path: path, DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Say: s.Sayf}
+	d := &serve.Dev{Path: fileOrDefault(path), DotEnv: dotEnv, HTTP: f.HTTP, GRPC: f.GRPC, Store: url, Say: s.Sayf}
 	d.Log, d.Level = s.serverLog(false)
 	running, err := d.Start(ctx)
 	if err != nil {

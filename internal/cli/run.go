@@ -149,13 +149,20 @@ func answerTo(t *transcript.Printer, team, text string) *teamv1.ProcessRequest {
 	return req
 }
 
+// fileOrDefault returns a file or, for "", team.yaml if there is one in the working directory. "" then means the demo.
+func fileOrDefault(file string) string {
+	if file == "" {
+		if _, err := os.Stat("team.yaml"); err == nil {
+			return "team.yaml"
+		}
+	}
+	return file
+}
+
 // Definition loads a file; without one it loads ./team.yaml, or the demo if that does not exist.
 func (s *Shell) Definition(file string) (*config.Config, error) {
-	if file == "" {
-		if _, err := os.Stat("team.yaml"); err != nil {
-			return serve.Demo()
-		}
-		file = "team.yaml"
+	if file = fileOrDefault(file); file == "" {
+		return serve.Demo()
 	}
 	l, err := withDotEnv()
 	if err != nil {
@@ -186,10 +193,11 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	for {
 		err := s.process(ctx, c, req, t)
 		if refused := agent.AsError(err); err != nil && answers.typed && refused.Code == agent.CodeInvalidArgument && t.Waiting {
-			s.Sayf("%s", console.Line(refused.Message)) // the question is still open
+			s.Sayf("%s", console.Line(aboutAnswer("the answer", refused.Message))) // the question is still open
 			err = nil
 		}
 		if err != nil {
+			err = inDemo(s, answers.explain(err, t), f.File)
 			if s.Server != "" && t.TaskID != "" && !t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
 				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &CallFlags{})
 			}
@@ -204,7 +212,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		}
 		req = answerTo(t, team, answer)
 	}
-	err = s.outcome(t)
+	err = s.outcome(t, team)
 	if s.Server != "" && t.ContextID != "" && !t.Waiting && !s.JSON {
 		s.Sayf("context %s; to go on: team-server run %s TEXT --context %s", t.ContextID, team, t.ContextID)
 	}
@@ -224,12 +232,14 @@ type answers struct {
 	shell *Shell
 	lines *bufio.Reader // of the terminal; nil before the first question
 	typed bool          // the last answer was typed
+	last  *string       // the last answer of --answer; nil if it was typed, or before the first one
 }
 
 // next returns the next answer. ok is false if no answer is left.
 func (a *answers) next() (text string, ok bool) {
-	if a.typed = false; len(a.given) > 0 {
+	if a.typed, a.last = false, nil; len(a.given) > 0 {
 		text, a.given = a.given[0], a.given[1:]
+		a.last = &text
 		return text, true
 	}
 	if !a.shell.Terminal || a.shell.JSON || a.shell.In == nil {
@@ -238,11 +248,56 @@ func (a *answers) next() (text string, ok bool) {
 	if a.lines == nil {
 		a.lines = bufio.NewReader(a.shell.In)
 	}
-	fmt.Fprint(a.shell.Talk, "answer (leave it empty to answer later): ")
-	text, err := a.lines.ReadString('\n')
-	text = strings.TrimSpace(text)
 	a.typed = true
-	return text, text != "" && (err == nil || errors.Is(err, io.EOF))
+	later := a.shell.Server != ""
+	prompt := "answer: "
+	if later {
+		prompt = "answer (leave it empty to answer later): "
+	}
+	for {
+		fmt.Fprint(a.shell.Talk, prompt)
+		line, err := a.lines.ReadString('\n')
+		switch text = strings.TrimSpace(line); {
+		case text != "":
+			return text, err == nil || errors.Is(err, io.EOF)
+		case later || err != nil:
+			return "", false
+		}
+		a.shell.Sayf("the run ends with this command, so it cannot be answered later; type an answer, or end it with Ctrl-C")
+	}
+}
+
+// explain returns the error of a call. If the server refused an answer of --answer, the error names it and its question.
+func (a *answers) explain(err error, t *transcript.Printer) error {
+	e := agent.AsError(err)
+	if a.last == nil || e.Code != agent.CodeInvalidArgument || len(t.Questions) == 0 {
+		return err
+	}
+	refused := *e
+	refused.Message = fmt.Sprintf("%s; each --answer goes to the next question, in order, and this one was: %s",
+		aboutAnswer("--answer "+strconv.Quote(*a.last), e.Message), transcript.Question(t.Questions[0].GetMessage()))
+	return &refused
+}
+
+// aboutAnswer returns the message of the server about an answer, with what a person has typed in place of the field of
+// the call.
+func aboutAnswer(typed, message string) string {
+	if rest, ok := strings.CutPrefix(message, "message.parts "); ok && !strings.HasPrefix(rest, "are ") {
+		return typed + " " + rest
+	}
+	return message
+}
+
+// inDemo returns the error of a call of the in-process server. If it does not know the agent because it serves the demo,
+// the error says why it does.
+func inDemo(s *Shell, err error, file string) error {
+	e := agent.AsError(err)
+	if s.Server != "" || fileOrDefault(file) != "" || e.Reason != agent.ReasonAgentNotFound {
+		return err
+	}
+	unknown := *e
+	unknown.Message += "; there is no team.yaml in this folder, so these are those of the demo: name your file with --file"
+	return &unknown
 }
 
 // process makes a call and prints its events. It returns an error if the stream breaks.
@@ -272,8 +327,8 @@ func inputRequired(t *transcript.Printer, err error) error {
 	return err
 }
 
-// outcome prints the answer and the summary of a run.
-func (s *Shell) outcome(t *transcript.Printer) error {
+// outcome prints the answer and the summary of a run of a team, and what can be done next.
+func (s *Shell) outcome(t *transcript.Printer, team string) error {
 	if !s.JSON && !t.Failed() {
 		fmt.Fprintln(s.Text(), t.Answer)
 	}
@@ -283,7 +338,7 @@ func (s *Shell) outcome(t *transcript.Printer) error {
 	}
 	switch {
 	case t.Waiting:
-		advice := "answer it with --task " + t.TaskID
+		advice := fmt.Sprintf("to answer: team-server run %s TEXT --task %s", shellWord(team), t.TaskID)
 		if s.Server == "" {
 			advice = "the in-process server stops now; give the answer in advance with --answer, or start a server with team-server dev"
 		}

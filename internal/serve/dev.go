@@ -193,7 +193,7 @@ func (d *Dev) Banner(r *Running) string {
 	fmt.Fprintf(&b, "  %-9s http://%s/docs\n", "API docs", r.HTTP)
 	fmt.Fprintf(&b, "\n  %-9s team-server run --server http://%s %s \"Write about tides\"\n", "Try", r.HTTP, id)
 	if d.Path == "" {
-		fmt.Fprintf(&b, "  %-9s copy examples/demo, change it, and: team-server dev FOLDER\n", "Own team")
+		fmt.Fprintf(&b, "  %-9s team-server init writes one into a folder, in which team-server dev serves it\n", "Own team")
 	}
 	fmt.Fprintf(&b, "\n  Development mode: no authentication, loopback only, tasks are stored in %s.\n\n", d.place())
 	return b.String()
