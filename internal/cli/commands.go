@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -52,6 +53,29 @@ const dotEnv = ".env"
 func withDotEnv() (config.Loader, error) {
 	env, err := serve.ReadDotEnv(dotEnv)
 	return config.Loader{Env: env.Lookup}, err
+}
+
+// aboutDotEnv gives the faults of a file that .env would mend, if the command read it, a hint that says so. It returns other
+// errors as they are.
+func aboutDotEnv(file string, err error) error {
+	var faults source.Faults
+	if !errors.As(err, &faults) {
+		return err
+	}
+	l, bad := withDotEnv()
+	if bad != nil {
+		return err
+	}
+	_, bad = l.Load(file)
+	var left source.Faults
+	errors.As(bad, &left)
+	faults = slices.Clone(faults)
+	for i, f := range faults {
+		if !slices.Contains(left, f) {
+			faults[i].Hint = "there is a .env here, which this command does not read; set the variables of the process, for example with: set -a; . ./" + dotEnv + "; set +a"
+		}
+	}
+	return faults
 }
 
 // checkAddresses returns a usage error for an invalid address. "" is valid and means the default.
@@ -133,7 +157,7 @@ func (s *Shell) Serve(ctx context.Context, file string, watch bool, c serve.Conf
 	source := &serve.Source{Path: file}
 	def, err := source.Load()
 	if err != nil {
-		return err
+		return aboutDotEnv(file, err)
 	}
 	serve.UseProcessors()
 	hangups := make(chan os.Signal, 1)

@@ -55,6 +55,7 @@ func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
 	var def *config.Config
 	if err == nil {
 		def, err = (config.Loader{}).Load(file)
+		err = aboutDotEnv(file, err)
 	}
 	faults := source.Faults{}
 	if err != nil && !errors.As(err, &faults) {
