@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/config/references"
 	"github.com/agentteams/team-server/internal/prices"
 	"github.com/agentteams/team-server/pkg/model/anthropic"
 	"github.com/agentteams/team-server/pkg/model/gemini"
@@ -48,6 +49,13 @@ func varies(c *Config, id, model string) bool {
 	}
 	settings := []*teamv1.ModelSettings{
 		c.Server.GetModels()[model].GetSettings(), c.Server.GetAgents()[id].GetSettings(), c.Server.GetTeams()[id].GetCoordinator().GetLeader().GetSettings(),
+	}
+	if inherits(c.Server.GetAgents()[id]) { // the model of its leader, with the settings of that
+		for name, team := range c.Server.GetTeams() {
+			if references.WorkTogether(c.Server, name, id) {
+				settings = append(settings, team.GetCoordinator().GetLeader().GetSettings())
+			}
+		}
 	}
 	for _, s := range settings {
 		if len(s.GetExtraBody().GetFields()) > 0 {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -71,6 +72,19 @@ func TestPricesOfLimits(t *testing.T) {
 		if len(fs) > 1 || len(fs) == 1 != (c.want != "") || len(fs) == 1 && fs[0].Message != c.want {
 			t.Errorf("%+v: got %v", c, fs)
 		}
+	}
+}
+
+// TestPricesOfMembers: a member that takes the model of its leader is called with the leader's settings.
+func TestPricesOfMembers(t *testing.T) {
+	t.Parallel()
+	fs := faultsOf(t, `version: v1
+models: {m: {provider: openai, name: gpt-4o, api_key: k}}
+agents: {w: {description: Works., instructions: i, limits: {max_cost: 1}}}
+teams: {t: {members: [w], coordinator: {leader: {model: m, settings: {extra_body: {service_tier: priority}}}}}}
+`)
+	if len(fs) != 1 || !strings.Contains(fs[0].Message, `extra_body may change what it costs, and max_cost of "w" limits it`) {
+		t.Errorf("got %v", fs)
 	}
 }
 

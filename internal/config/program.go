@@ -12,7 +12,7 @@ import (
 	"github.com/agentteams/team-server/pkg/team"
 )
 
-// Program is what the Go program that loads a file brings to it, by the names in the file.
+// Program is what the Go program that loads a file brings to it, by the names in the file. A part that is nil is missing.
 type Program struct {
 	Agents     map[string]agent.Agent
 	Tools      map[string]agent.Tool
@@ -38,10 +38,15 @@ type parts struct {
 // partsOf returns the parts of all sections.
 func partsOf(c *teamv1.ServerConfig, p Program) []parts {
 	return []parts{
-		{"agents", "agent", "Agents", leftIn(c.GetAgents(), func(a *teamv1.AgentConfig) bool { return a.GetProgram() != nil }), sorted(p.Agents)},
-		{"tools", "tool", "Tools", leftIn(c.GetTools(), func(t *teamv1.ToolConfig) bool { return t.GetProgram() != nil }), sorted(p.Tools)},
-		{"teams", "scheduler of team", "Schedulers", leftIn(c.GetTeams(), func(t *teamv1.TeamConfig) bool { return t.GetProgram() != nil }), sorted(p.Schedulers)},
+		{"agents", "agent", "Agents", leftIn(c.GetAgents(), func(a *teamv1.AgentConfig) bool { return a.GetProgram() != nil }), given(p.Agents)},
+		{"tools", "tool", "Tools", leftIn(c.GetTools(), func(t *teamv1.ToolConfig) bool { return t.GetProgram() != nil }), given(p.Tools)},
+		{"teams", "scheduler of team", "Schedulers", leftIn(c.GetTeams(), func(t *teamv1.TeamConfig) bool { return t.GetProgram() != nil }), given(p.Schedulers)},
 	}
+}
+
+// given returns the names of the parts that are not nil.
+func given[V any](parts map[string]V) []string {
+	return slices.DeleteFunc(sorted(parts), func(name string) bool { return any(parts[name]) == nil })
 }
 
 // leftIn returns the names of the entries of a section that are left to the program.

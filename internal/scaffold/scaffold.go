@@ -123,6 +123,9 @@ func write(folder string, files map[string][]byte) ([]string, error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
 			return nil, err
 		}
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be a link to a file elsewhere
+			return nil, err
+		}
 		if err := os.WriteFile(file, files[name], 0o600); err != nil {
 			return nil, err
 		}

@@ -18,6 +18,7 @@ package teamfile
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"go.uber.org/zap"
 
@@ -58,6 +59,7 @@ type File struct {
 	store  server.Store
 	own    server.Store // the default store, which Close closes; nil if Config has one
 	log    *zap.Logger
+	closed sync.Once
 }
 
 // Load reads a configuration file, or the team.yaml of a folder, builds its agents and teams, and starts the tools that they
@@ -109,14 +111,15 @@ func (f *File) ServerConfig() server.Config {
 }
 
 // Close stops the tools, and closes connections and the default store. Agents, tools and schedulers of the program are the
-// program's to close. Call it after Serve has returned.
-func (f *File) Close() error {
-	var errs []error
-	if f.agents != nil {
-		errs = append(errs, f.agents.Close())
-	}
-	if f.own != nil {
-		errs = append(errs, f.own.Close())
-	}
-	return errors.Join(errs...)
+// program's to close. Call it after Serve has returned. Further calls do nothing.
+func (f *File) Close() (err error) {
+	f.closed.Do(func() {
+		if f.agents != nil {
+			err = f.agents.Close()
+		}
+		if f.own != nil {
+			err = errors.Join(err, f.own.Close())
+		}
+	})
+	return err
 }

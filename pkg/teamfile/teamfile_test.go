@@ -77,7 +77,7 @@ func TestLoad_Faults(t *testing.T) {
 		want   []string // lines of the error, in order
 	}{
 		{"unused parts of the file may be missing", func(*teamfile.Config) {}, nil},
-		{"missing", func(c *teamfile.Config) { c.Agents, c.Schedulers = nil, nil }, []string{
+		{"missing", func(c *teamfile.Config) { c.Agents, c.Schedulers["desk"] = map[string]agent.Agent{"pricing": nil}, nil }, []string{
 			`:7:13  the agent "pricing" is missing in the program`, "add it to Agents there",
 			`:10:36  the scheduler of team "desk" is missing in the program`, "add it to Schedulers there",
 		}},

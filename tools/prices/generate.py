@@ -29,8 +29,9 @@ SOLD_BY = {
     'together': 'together',
 }
 
-# Parts of names: of models that charge for searches, too, of those that are not called for text, and of names at other sellers.
-LEFT_OUT = ('search', 'deep-research', 'image', 'tts', 'realtime', 'live', 'audio', 'omni', 'transcribe', 'banana', '.ft-', ':')
+# Parts of names: of models that charge for searches, too, of those that are not called for text, of names at other sellers,
+# and of names that the provider gives to another model from time to time.
+LEFT_OUT = ('search', 'deep-research', 'image', 'tts', 'realtime', 'live', 'audio', 'omni', 'transcribe', 'banana', '.ft-', ':', 'latest')
 
 # The beginning of what a provider sells under its own address, if its list has more.
 OWN = {'gemini': 'gemini', 'openai': ('gpt-3', 'gpt-4', 'gpt-5', 'gpt-6', 'chatgpt', 'codex', 'o1', 'o3', 'o4')}
