@@ -22,6 +22,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/cli/mcpstdio"
+	"github.com/agentteams/team-server/internal/cli/tasks"
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
@@ -352,6 +353,9 @@ func (s *Shell) outcome(t *transcript.Printer, team string) error {
 	case t.Failed():
 		if t.Err != nil {
 			s.Sayf("%s: %s", console.Line(t.Err.GetReason()), console.Line(t.Err.GetMessage()))
+		}
+		if s.Server != "" {
+			s.Sayf("%s", tasks.RetryHint(t.TaskID))
 		}
 		return ErrFailed
 	}

@@ -61,7 +61,7 @@ func (r *reader) check(s *Scenario) {
 	}
 	models, agents, tools := s.def.Absent(s.Team)
 	for _, name := range models {
-		r.Fault(fmt.Sprintf("%q uses model %q, which is called over the network", s.Team, name), "add models: {"+name+": {file: its script}}", s.path...)
+		r.Fault(fmt.Sprintf("%q uses model %q, which is called over the network", s.Team, name), "add models: {"+name+": {file: SCRIPT.yaml}} to the test, where the file says what the model answers", s.path...)
 	}
 	for _, id := range agents {
 		r.Fault(fmt.Sprintf("%q uses agent %q, which is on another server", s.Team, id), "add agents: {"+id+": {steps: [{text: what it says}]}}", s.path...)

@@ -82,7 +82,7 @@ func (j *judge) all() {
 	w := j.turn.GetWant()
 	j.state(w)
 	j.order(w)
-	j.list("questions", w.GetQuestions(), j.questions, func(int) string { return "" })
+	j.asked(w.GetQuestions())
 	j.numbers(w)
 	if w.GetReply() != nil && j.Top.End.GetError() == nil && len(j.Questions("")) == 0 {
 		j.text([]any{"reply"}, "reply", w.GetReply(), agent.Text(j.said(j.Top)), j.ending())
@@ -214,6 +214,14 @@ func (j *judge) list(key string, want, got []string, why func(i int) string) {
 		i++
 	}
 	j.failf([]any{key}, why(i), "want %s %s, got %s", key, formatList(want), formatList(got))
+}
+
+// asked checks the questions, each of which must contain the text that is expected. Both are printed whole.
+func (j *judge) asked(want []string) {
+	if !j.has("questions") || slices.EqualFunc(want, j.questions, func(part, got string) bool { return strings.Contains(got, part) }) {
+		return
+	}
+	j.failf([]any{"questions"}, "", "want questions that contain %q, got %q", want, j.questions)
 }
 
 // formatList formats a list on one line and truncates it if it is long. Items with spaces are

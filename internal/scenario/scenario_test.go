@@ -159,7 +159,8 @@ func TestExpectations(t *testing.T) {
 		{"skipped", "line: good", "[fix]", "[]", []string{
 			`4 want skipped [], got [fix] | turn 2: fix skipped, not true: steps.draft.text == 'bad' (team.yaml:29)`,
 		}},
-		{"questions", "line: good", `["Which colour?"]`, "[]", []string{`4 want questions [], got ["Which colour?"] | `}},
+		{"questions", "line: good", `["Which colour?"]`, "[]", []string{`4 want questions that contain [], got ["Which colour?"] | `}},
+		{"questions", "line: good", `["Which"]`, "[Which size]", []string{`4 want questions that contain ["Which size"], got ["Which colour?"] | `}},
 		{"state", "line: good", "INPUT_REQUIRED", "COMPLETED", []string{
 			`4 want the run COMPLETED, got INPUT_REQUIRED | it asks "Which colour?"; give it answers: [TEXT]`,
 		}},

@@ -598,13 +598,13 @@ func (b *Budget) shortfall(c agent.Cost, tokens bool) *agent.Error {
 		}
 		return c.Micros
 	}
-	by, whose := b.setBy, "limits."+name+" of "+strconv.Quote(b.setBy)
+	by, whose, next := b.setBy, "limits."+name+" of "+strconv.Quote(b.setBy), "; raise this limit and send the message again"
 	if by == "" {
-		by, whose = agent.SetByCaller, "what the caller has left ("+name+")"
+		by, whose, next = agent.SetByCaller, "what the caller has left ("+name+")", ""
 	}
 	value := format(of(b.limit))
-	e := agent.Errorf(agent.CodeInternal, agent.ReasonBudgetExceeded, "the budget does not cover what comes next: %s is %s%s, %s of it are spent or reserved, and %s are needed",
-		whose, value, unit, format(of(b.spent.Plus(b.held))), format(of(c))).With(agent.DetailLimit, name).With(agent.DetailValue, value).With(agent.DetailSetBy, by)
+	e := agent.Errorf(agent.CodeInternal, agent.ReasonBudgetExceeded, "the budget does not cover what comes next: %s is %s%s, %s of it are spent or reserved, and %s are needed%s",
+		whose, value, unit, format(of(b.spent.Plus(b.held))), format(of(c)), next).With(agent.DetailLimit, name).With(agent.DetailValue, value).With(agent.DetailSetBy, by)
 	if !b.asks {
 		return e
 	}

@@ -208,9 +208,24 @@ func find(ctx context.Context, s *client.Team, id string) (*teamv1.FoundTask, er
 		return nil, err
 	}
 	if len(page.GetTasks()) == 0 {
-		return nil, agent.Errorf(agent.CodeNotFound, "TASK_NOT_FOUND", "task %q not found; team-server tasks ls lists those that you may see", id)
+		return nil, notFound(id)
 	}
 	return page.GetTasks()[0], nil
+}
+
+// notFound returns the error for a task that does not exist, or that the caller may not see.
+func notFound(id string) error {
+	return agent.Errorf(agent.CodeNotFound, "TASK_NOT_FOUND", "task %q not found; team-server tasks ls lists those that you may see", id)
+}
+
+// RetryHint returns the command line that retries a task.
+func RetryHint(id string) string {
+	return "to do again what has failed: team-server tasks retry " + console.Line(id)
+}
+
+// canRetry reports whether tasks in a state can be retried.
+func canRetry(s a2av1.TaskState) bool {
+	return taskstate.Final(s) && s != a2av1.TaskState_TASK_STATE_COMPLETED
 }
 
 // show prints a task as text.
@@ -244,6 +259,9 @@ func (c *Commands) show(found *teamv1.FoundTask, trace *teamv1.Trace) {
 	row("answer", agent.Text(step.GetReply()))
 	if e := step.GetError(); e != nil {
 		row("error", e.GetReason()+": "+e.GetMessage())
+	}
+	if root, _ := agent.SplitTask(trace.GetTaskId()); root == trace.GetTaskId() && canRetry(trace.GetState()) {
+		c.Console.Sayf("%s", RetryHint(root))
 	}
 }
 
@@ -495,7 +513,7 @@ func (c *Commands) Retry(ctx context.Context, id string, watch bool) error {
 		if c.Console.JSON {
 			err = c.Console.Print(resp)
 		} else {
-			c.Console.Sayf("retries task %s: keeps %s, runs %s again", console.Line(id), steps(resp.GetKept()), steps(resp.GetRepeated()))
+			c.Console.Sayf("retries task %s: keeps %s, runs %s again, counted at all levels as in team-server trace %[1]s", console.Line(id), steps(resp.GetKept()), steps(resp.GetRepeated()))
 			_, err = fmt.Fprintln(c.Console.Text(), console.Line(resp.GetTaskId()))
 		}
 		if err != nil || !watch {

@@ -25,6 +25,9 @@ const barWidth = 24
 func (c *Commands) Trace(ctx context.Context, id string) error {
 	return c.with(func(s *client.Team) error {
 		trace, err := s.GetTrace(ctx, id)
+		if e := agent.AsError(err); err != nil && e.Reason == "TASK_NOT_FOUND" {
+			return notFound(id)
+		}
 		if err != nil {
 			return err
 		}
