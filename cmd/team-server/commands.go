@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,7 +27,7 @@ func (f *listenFlags) add(c *cobra.Command) {
 const storeHelp = "URL of the task store: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE"
 
 func devCommand(s *cli.Shell) *cobra.Command {
-	f, listen := cli.DevFlags{}, &listenFlags{}
+	f, listen, file := cli.DevFlags{}, &listenFlags{}, ""
 	c := &cobra.Command{
 		Use:   "dev [FILE|FOLDER]",
 		Short: "Serves teams on this machine and reloads them when their file changes",
@@ -35,16 +36,13 @@ func devCommand(s *cli.Shell) *cobra.Command {
 			"are stored in memory unless --db or --store is given. Variables may be set in .env.\n" +
 			"If a default port is in use, the next free one is used; an address given with --http\n" +
 			"or --grpc must be free.",
-		Args: usage(atMostOne("FILE or FOLDER")),
-		RunE: func(c *cobra.Command, args []string) error {
-			path := ""
-			if len(args) > 0 {
-				path = args[0]
-			}
+		Args: usage(oneFile(&file)),
+		RunE: func(c *cobra.Command, _ []string) error {
 			f.HTTP, f.GRPC = listen.http, listen.grpc
-			return s.Dev(c.Context(), path, f)
+			return s.Dev(c.Context(), file, f)
 		},
 	}
+	fileFlags(c.Flags(), &file, "file", fileHelp)
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default memory:")
 	c.Flags().StringVar(&f.DB, "db", "", "SQLite file for tasks, short for --store sqlite:FILE")
 	listen.add(c)
@@ -64,7 +62,7 @@ func serveCommand(s *cli.Shell) *cobra.Command {
 			"Pass a password in TEAM_STORE, or as ${NAME} in the file, rather than in a flag.\n" +
 			"SIGHUP reloads the file, with all files that it names. A file with faults is not\n" +
 			"applied; the log has the faults.",
-		Args: usage(byFlag("-c")),
+		Args: usage(oneFile(&file)),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
 				return cli.UsageError{Err: errors.New("serve needs a file: team-server serve -c team.yaml")}
@@ -73,7 +71,7 @@ func serveCommand(s *cli.Shell) *cobra.Command {
 			return s.Serve(c.Context(), file, watch, f)
 		},
 	}
-	c.Flags().StringVarP(&file, "config", "c", "", "configuration file, or a folder with a team.yaml")
+	fileFlags(c.Flags(), &file, "config", fileHelp)
 	c.Flags().BoolVar(&watch, "watch", false, "also reload when a file that was read has changed")
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
 	c.Flags().DurationVar(&f.Lease, "lease", 0, "time after which a replica that stops responding loses its runs; default 15s")
@@ -123,7 +121,7 @@ func backupCommand(s *cli.Shell) *cobra.Command {
 }
 
 func storeCommand(s *cli.Shell) *cobra.Command {
-	var url, key, inFile string
+	var url, key, file, inFile string
 	forget := &cobra.Command{
 		Use:   "forget-secrets --store URL --key ID",
 		Short: "Deletes what a lost key of server.encryption has encrypted",
@@ -145,22 +143,19 @@ func storeCommand(s *cli.Shell) *cobra.Command {
 			"a PostgreSQL store meanwhile, if all of them have that key as their first one. Stop the\n" +
 			"server of a SQLite store first.",
 		Example: "  team-server store reencrypt team.yaml",
-		Args:    usage(atMostOne("FILE")),
-		RunE: func(c *cobra.Command, args []string) error {
-			path := "team.yaml"
-			if len(args) > 0 {
-				path = args[0]
-			}
-			return s.Reencrypt(c.Context(), path, inFile)
+		Args:    usage(oneFile(&file)),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return s.Reencrypt(c.Context(), cmp.Or(file, "team.yaml"), inFile)
 		},
 	}
+	fileFlags(reencrypt.Flags(), &file, "file", fileHelp)
 	reencrypt.Flags().StringVar(&inFile, "store", "", storedHelp+"; that of the file if not given")
 	return group("store", "Encrypts the secrets of a store again, and deletes what it can no longer read",
 		"Encrypts the secrets of a store again, and deletes what it can no longer read.", reencrypt, forget)
 }
 
 func validateCommand(s *cli.Shell) *cobra.Command {
-	strict := false
+	strict, file := false, ""
 	c := &cobra.Command{
 		Use:   "validate [FILE|FOLDER...]",
 		Short: "Checks configuration files and prints all faults",
@@ -168,32 +163,35 @@ func validateCommand(s *cli.Shell) *cobra.Command {
 			"in a folder, and prints all faults with their positions. Default: team.yaml. Exits\n" +
 			"with 3 if there are faults. Prints warnings about what is valid and probably not meant,\n" +
 			"and how many turns of models and calls of members a run of each team has at worst.",
-		RunE: func(_ *cobra.Command, args []string) error { return s.Validate(args, strict) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			if file != "" {
+				args = append(args, file)
+			}
+			return s.Validate(args, strict)
+		},
 	}
+	fileFlags(c.Flags(), &file, "file", fileHelp)
 	c.Flags().BoolVar(&strict, "strict", false, "exit with 3 if there are warnings")
 	return c
 }
 
 func configCommand(s *cli.Shell) *cobra.Command {
-	return group("config", "Shows a configuration file as it is read", "Works with configuration files; see also validate and schema.", &cobra.Command{
+	file := ""
+	view := &cobra.Command{
 		Use: "view [FILE|FOLDER]", Short: "Prints a configuration file as it is read, without secrets",
 		Long: "Prints a configuration file with the values of its variables and with short forms written out.\n" +
 			"In place of each secret there is *** and its path. Default: team.yaml, or the demo. Like run and\n" +
 			"dev, it reads .env.",
 		Example: "  team-server config view team.yaml",
-		Args:    usage(atMostOne("FILE or FOLDER")),
-		RunE: func(_ *cobra.Command, args []string) error {
-			path := ""
-			if len(args) > 0 {
-				path = args[0]
-			}
-			return cli.ViewConfig(s, path)
-		},
-	})
+		Args:    usage(oneFile(&file)),
+		RunE:    func(*cobra.Command, []string) error { return cli.ViewConfig(s, file) },
+	}
+	fileFlags(view.Flags(), &file, "file", fileHelp)
+	return group("config", "Shows a configuration file as it is read", "Works with configuration files; see also validate and schema.", view)
 }
 
 func doctorCommand(s *cli.Shell) *cobra.Command {
-	f, listen := cli.Doctor{}, &listenFlags{}
+	f, listen, file := cli.Doctor{}, &listenFlags{}, ""
 	c := &cobra.Command{
 		Use:   "doctor [FILE|FOLDER]",
 		Short: "Checks whether a server can run with a file",
@@ -206,16 +204,13 @@ func doctorCommand(s *cli.Shell) *cobra.Command {
 			"file has faults.",
 		Example: "  team-server doctor team.yaml\n" +
 			"  team-server doctor --strict -o json team.yaml",
-		Args: usage(atMostOne("FILE or FOLDER")),
-		RunE: func(c *cobra.Command, args []string) error {
-			path := "team.yaml"
-			if len(args) > 0 {
-				path = args[0]
-			}
+		Args: usage(oneFile(&file)),
+		RunE: func(c *cobra.Command, _ []string) error {
 			f.HTTP, f.GRPC = listen.http, listen.grpc
-			return s.Doctor(c.Context(), path, f)
+			return s.Doctor(c.Context(), cmp.Or(file, "team.yaml"), f)
 		},
 	}
+	fileFlags(c.Flags(), &file, "file", fileHelp)
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
 	c.Flags().BoolVar(&f.Strict, "strict", false, "exit with 1 if there are warnings")
 	c.Flags().DurationVar(&f.Timeout, "timeout", cli.DoctorTimeout, "time limit of each check")
@@ -243,7 +238,7 @@ func runCommand(s *cli.Shell) *cobra.Command {
 			return s.Run(c.Context(), args[0], args[1], f)
 		},
 	}
-	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the in-process server")
+	fileFlags(c.Flags(), &f.File, "file", "configuration of the in-process server")
 	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to continue")
 	c.Flags().Var(id{&f.Task}, "task", "id of the task to answer")
 	c.Flags().StringArrayVar(&f.Answers, "answer", nil, "answer to a question of the run; repeatable")
@@ -271,7 +266,7 @@ func chatCommand(s *cli.Shell) *cobra.Command {
 			return cli.Chat(c.Context(), s, args[0], f)
 		},
 	}
-	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration of the in-process server")
+	fileFlags(c.Flags(), &f.File, "file", "configuration of the in-process server")
 	c.Flags().Var(id{&f.Context}, "context", "id of the conversation to continue")
 	c.Flags().StringArrayVar(&f.Inputs, "input", nil, "NAME=VALUE that the team wants by name, with each message; repeatable")
 	return c
@@ -388,22 +383,21 @@ func versionCommand(s *cli.Shell) *cobra.Command {
 }
 
 func mcpCommand(s *cli.Shell) *cobra.Command {
-	return &cobra.Command{
+	file := ""
+	c := &cobra.Command{
 		Use:   "mcp [FILE]",
 		Short: "Serves agents and teams as tools of an MCP server on standard input and output",
 		Long: "Serves the agents and teams of FILE, ./team.yaml or the demo, or those of --server, as\n" +
 			"tools to the MCP client that has started this command. Nothing but messages of MCP is\n" +
 			"written to standard output.",
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			file := ""
-			if len(args) > 0 {
-				file = args[0]
-			}
+		Args: usage(oneFile(&file)),
+		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneServer(s, file); err != nil {
 				return err
 			}
 			return cli.MCP(c.Context(), s, file)
 		},
 	}
+	fileFlags(c.Flags(), &file, "file", fileHelp)
+	return c
 }

@@ -38,7 +38,7 @@ func modelsCommand(s *cli.Shell) *cobra.Command {
 		},
 	}
 	for _, c := range []*cobra.Command{ls, test} {
-		c.Flags().StringVarP(&file, "file", "f", "", "configuration file, or a folder with a team.yaml; default: ./team.yaml, or the demo")
+		fileFlags(c.Flags(), &file, "file", fileHelp+"; default: ./team.yaml, or the demo")
 	}
 	return group("models", "Lists and tests models, and lists prices",
 		"Lists and tests the models of a configuration file without a team-server, and lists the prices\n"+

@@ -141,13 +141,30 @@ var meant = map[string]string{
 	"server": "serve", "check": "validate", "lint": "validate", "help-me": "doctor", "status": "doctor", "demo": "dev", "stop": "halt", "cost": "costs",
 }
 
-// byFlag accepts no arguments and points to the flag that names the file.
-func byFlag(flag string) cobra.PositionalArgs {
+// fileHelp describes the flag of the file of most commands.
+const fileHelp = "configuration file, or a folder with a team.yaml"
+
+// fileFlags adds the flags that name the file of a command: -f, --file, -c and --config, which mean the same in all of
+// them. shown is the name of the one that the help shows.
+func fileFlags(f *pflag.FlagSet, file *string, shown, help string) {
+	for name, short := range map[string]string{"file": "f", "config": "c"} {
+		f.StringVarP(file, name, short, "", help)
+		f.Lookup(name).Hidden = name != shown
+	}
+}
+
+// oneFile accepts the file of a command as its argument, as by the flags, and sets it.
+func oneFile(file *string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
+		names := args
+		if *file != "" {
+			names = append([]string{*file}, args...)
 		}
-		return fmt.Errorf("%s takes the file as a flag: %s %s %s", nameOf(c), c.CommandPath(), flag, args[0])
+		if err := atMostOne("FILE or FOLDER")(c, names); err != nil || len(args) == 0 {
+			return err
+		}
+		*file = args[0]
+		return nil
 	}
 }
 

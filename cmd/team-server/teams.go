@@ -50,10 +50,10 @@ func teamsApplyCommand(s *cli.Shell) *cobra.Command {
 			"together with the agents it works with. With --dry-run the server only validates\n" +
 			"the changes. Exits with 3 if there are faults.",
 		Example: "  team-server teams apply -f desk.yaml --server http://127.0.0.1:8080",
-		Args:    usage(byFlag("-f")),
+		Args:    usage(oneFile(&file)),
 		RunE:    func(c *cobra.Command, _ []string) error { return s.ApplyTeams(c.Context(), file, dry) },
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "configuration file, or a folder with a team.yaml")
+	fileFlags(c.Flags(), &file, "file", fileHelp)
 	c.Flags().BoolVar(&dry, "dry-run", false, "only validate the changes")
 	return c
 }
@@ -64,10 +64,10 @@ func teamsDiffCommand(s *cli.Shell) *cobra.Command {
 		Use:   "diff -f FILE",
 		Short: "Shows what apply would change",
 		Long:  "Prints how the teams of a file differ from those of the server. Exits with 1 if they\ndiffer.",
-		Args:  usage(byFlag("-f")),
+		Args:  usage(oneFile(&file)),
 		RunE:  func(c *cobra.Command, _ []string) error { return s.DiffTeams(c.Context(), file) },
 	}
-	c.Flags().StringVarP(&file, "file", "f", "", "configuration file, or a folder with a team.yaml")
+	fileFlags(c.Flags(), &file, "file", fileHelp)
 	return c
 }
 

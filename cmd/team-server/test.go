@@ -45,6 +45,6 @@ func testRecordCommand(s *cli.Shell) *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return f.Record(c.Context(), args[0]) },
 	}
 	c.Flags().StringVar(&f.Out, "out", "", "test file to write; TEAM_ID_test.yaml in the working folder by default")
-	c.Flags().StringVarP(&f.File, "file", "f", "", "configuration file, or a folder with a team.yaml; team.yaml beside the test file by default")
+	fileFlags(c.Flags(), &f.File, "file", fileHelp+"; team.yaml beside the test file by default")
 	return c
 }

@@ -37,6 +37,6 @@ func toolsCommand(s *cli.Shell) *cobra.Command {
 				return with(func(t *tools.Commands) error { return t.Call(c.Context(), args[0], append(args, "{}")[1]) })
 			},
 		})
-	c.PersistentFlags().StringVarP(&file, "file", "f", "", "configuration file, or a folder with a team.yaml; default: ./team.yaml, or the demo")
+	fileFlags(c.PersistentFlags(), &file, "file", fileHelp+"; default: ./team.yaml, or the demo")
 	return c
 }
