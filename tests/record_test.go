@@ -26,11 +26,13 @@ import (
 const recordedTeams = `version: v1
 models:
   main: {provider: openai, name: main, base_url: "${LLM}", api_key: sk-of-the-file, price: {input: 1, output: 2}}
+  other: {provider: openai, name: other, api_key: "${KEY_OF_ANOTHER_TEAM}"}
   lead: {provider: openai, name: lead, base_url: "${LLM}", price: {input: 1, output: 2}}
 tools: {shop: {mcp: {url: "${MCP}", prefix: shop_}}}
 agents:
   clerk: {description: Sells., model: main, tools: [shop, ask_user]}
   reader: {description: Reads., model: main}
+  apart: {description: Is of no team here., model: other}
   far: {description: Is far away., a2a: {card: "${FAR}/far", cost_per_task: 0}}
 teams:
   pair: {workflow: {steps: [{parallel: [{id: one, agent: reader, task: "the first part of {{input}}"}, {id: two, agent: reader, task: "the second part of {{input}}"}]}, clerk]}}
@@ -113,9 +115,9 @@ func TestRecord_CallsNothing(t *testing.T) {
 	tools := shop(t)
 	far, stopFar := started(t, "version: v1\nagents: {far: {description: Far., scripted: {steps: [{ask: \"Which colour?\"}, {text: \"{{answer}}: {{input}}\"}]}}}\n", nil)
 	file := os.Expand(recordedTeams, func(name string) string {
-		return map[string]string{"LLM": llm.URL, "MCP": tools.URL, "FAR": "http://" + far.HTTP}[name]
+		return map[string]string{"LLM": llm.URL, "MCP": tools.URL, "FAR": "http://" + far.HTTP, "KEY_OF_ANOTHER_TEAM": "${KEY_OF_ANOTHER_TEAM}"}[name]
 	})
-	running, stop := started(t, file, nil)
+	running, stop := started(t, file, map[string]string{"KEY_OF_ANOTHER_TEAM": "only-the-server-has-it"})
 	dir := t.TempDir()
 	attached := filepath.Join(dir, "note.txt")
 	for name, text := range map[string]string{"team.yaml": file, "note.txt": "a file"} {
@@ -181,8 +183,11 @@ func refusesSecrets(t *testing.T, server, dir string) {
 	}
 	path := filepath.Join(dir, "secret_test.yaml")
 	err := (&cli.Recorder{Shell: s, Out: path}).Record(t.Context(), newestTask(t, s, &out))
-	if _, gone := os.Stat(path); err == nil || !strings.Contains(err.Error(), "hold a secret of the configuration") || gone == nil {
+	if _, gone := os.Stat(path); err == nil || !strings.Contains(err.Error(), "hold a secret") || gone == nil {
 		t.Errorf("a task with a secret: %v", err)
+	}
+	if !strings.Contains(talk.String(), "not looked for in the task: KEY_OF_ANOTHER_TEAM") {
+		t.Errorf("a secret that is not set here: %s", talk.String())
 	}
 }
 

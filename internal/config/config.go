@@ -172,6 +172,23 @@ func (l Loader) Load(path string) (*Config, error) {
 // Parse is like Load for a file whose content is data. Files that it refers to are read relative to
 // path.
 func (l Loader) Parse(path string, data []byte) (*Config, error) {
+	k, err := l.parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	c := k.Config
+	if fs := k.doc.Faults(); fs != nil {
+		return nil, fs
+	}
+	c.playStandIns()
+	if err := c.conceal(); err != nil {
+		return nil, fmt.Errorf("checking %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// parse reads and checks the content of a file. The document of the result holds the faults of the file.
+func (l Loader) parse(path string, data []byte) (*checker, error) {
 	sums := map[string][sha256.Size]byte{}
 	c := &Config{
 		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
@@ -215,14 +232,7 @@ func (l Loader) Parse(path string, data []byte) (*Config, error) {
 		return nil, context.Cause(ctx)
 	}
 	d.SetContext(context.Background())
-	if fs := d.Faults(); fs != nil {
-		return nil, fs
-	}
-	c.playStandIns()
-	if err := c.conceal(); err != nil {
-		return nil, fmt.Errorf("checking %s: %w", path, err)
-	}
-	return c, nil
+	return k, nil
 }
 
 // Line returns the line of the key or list entry at path in the configuration file. It returns 0 if

@@ -14,8 +14,8 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// file returns the test file.
-func (r *recorder) file(config string, tasks []Recorded) ([]byte, error) {
+// file returns the content of the test file.
+func (r *recorder) file(config string, tasks []Recorded) *yaml.Node {
 	first := tasks[0]
 	pairs := []any{"name", agent.Excerpt("recorded: "+strings.Join(strings.Fields(agent.Text(first.Message)), " "), 80)}
 	if len(r.turns) == 1 {
@@ -25,14 +25,17 @@ func (r *recorder) file(config string, tasks []Recorded) ([]byte, error) {
 	} else {
 		pairs = append(pairs, "turns", r.turns)
 	}
-	last := tasks[len(tasks)-1]
-	comment := []string{
-		fmt.Sprintf("Recorded from task %s of %s by team-server test record. It calls no model, tool or other agent:", last.Task, r.team),
-		"what these answered is below. Texts are as they were: look for what should not be kept.",
-	}
-	return document(append(comment, r.notes...), mapping(
+	return mapping(
 		"version", "v1", "config", config, "team", r.team, "models", mapping("*", mapping("recorded", true, "agents", r.answersOf())),
-		"agents", r.remoteAgents(), "tools", r.toolScripts(), "scenarios", []*yaml.Node{mapping(pairs...)}))
+		"agents", r.remoteAgents(), "tools", r.toolScripts(), "scenarios", []*yaml.Node{mapping(pairs...)})
+}
+
+// comment returns the comment at the head of the test file.
+func (r *recorder) comment(tasks []Recorded) []string {
+	return append([]string{
+		fmt.Sprintf("Recorded from task %s of %s by team-server test record. It calls no model, tool or other agent:", tasks[len(tasks)-1].Task, r.team),
+		"what these answered is below. Texts are as they were: look for what should not be kept.",
+	}, r.notes...)
 }
 
 // answersOf returns the answers of models by agent. A script has at least one.

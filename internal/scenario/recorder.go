@@ -17,6 +17,7 @@ import (
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // Recorded is a task that has ended, with its record.
@@ -34,8 +35,8 @@ const maxRecord = 1 << 20
 
 // Record returns a test file that plays the tasks of a conversation again, without a call of a model, a tool or another
 // agent: what these answered is in the file. config is the path of the configuration as the file names it; def is that
-// configuration, loaded with stand-ins. The error says what cannot be recorded.
-func Record(def *config.Config, configPath string, tasks ...Recorded) ([]byte, error) {
+// configuration, loaded with stand-ins. The test must hold no secret. The error says what cannot be recorded.
+func Record(def *config.Config, configPath string, secrets []secret.Secret, tasks ...Recorded) ([]byte, error) {
 	if len(tasks) == 0 {
 		return nil, errors.New("there is no task to record")
 	}
@@ -48,7 +49,11 @@ func Record(def *config.Config, configPath string, tasks ...Recorded) ([]byte, e
 			return nil, fmt.Errorf("task %s: %w", tasks[i].Task, err)
 		}
 	}
-	data, err := r.file(configPath, tasks)
+	root := r.file(configPath, tasks)
+	if leaks(root, secrets) {
+		return nil, errors.New("the texts of the task hold a secret, of the configuration or the key of this command, which a test must not; record a task without it")
+	}
+	data, err := document(r.comment(tasks), root)
 	if err == nil && len(data) > maxRecord {
 		err = fmt.Errorf("the test would have %d bytes; at most %d are allowed", len(data), maxRecord)
 	}

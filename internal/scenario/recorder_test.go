@@ -7,10 +7,14 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/scenario"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/pkg/secret"
 )
 
 // recordFiles has teams whose agents work at the same time, in an order that differs from that of a test.
@@ -83,7 +87,7 @@ func TestRecord_Scenarios(t *testing.T) {
 				t.Fatal(err, r)
 			}
 			task := scenario.Recorded{Task: r.Runs[0].Task, Team: s.Team, Message: r.Runs[0].Events[0].GetAccepted().GetMessage(), Events: r.Runs[0].Events[1:]}
-			data, err := scenario.Record(def, "team.yaml", task)
+			data, err := scenario.Record(def, "team.yaml", nil, task)
 			if s.Name == "boarded" {
 				if err == nil || !strings.Contains(err.Error(), "has a board") {
 					t.Errorf("a team with a board: %v", err)
@@ -131,8 +135,39 @@ func refused(t *testing.T, def *config.Config, task scenario.Recorded) {
 	} {
 		changed := task
 		changed.Events = events
-		if _, err := scenario.Record(def, "team.yaml", changed); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := scenario.Record(def, "team.yaml", nil, changed); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v, want %q", err, why)
+		}
+	}
+}
+
+// TestRecord_Secrets: a secret is found before it is encoded, in texts, files, data and arguments.
+func TestRecord_Secrets(t *testing.T) {
+	t.Parallel()
+	def, err := config.Loader{StandIns: &config.StandIns{}}.Parse("team.yaml", []byte("version: v1\nmodels: {m: {provider: openai, name: m, api_key: k}}\nagents: {reader: {description: Reads., model: m}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const one, lines = `sk-pass'word"1234`, "-----BEGIN\n  abcdefgh\n-----END"
+	data := func(text string) *a2av1.Part {
+		return &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue(text)}})}}
+	}
+	ended := &teamv1.Event{Seq: 2, Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Reply{Reply: agent.NewMessage("done")}}}}
+	for name, tt := range map[string]struct {
+		part  *a2av1.Part
+		holds bool
+	}{
+		"a text":                  {agent.TextParts("it is " + one + "\nand more")[0], true},
+		"a text with other lines": {agent.TextParts("it is\n" + strings.ReplaceAll(lines, "\n", "\n    "))[0], true},
+		"a text with JSON":        {agent.TextParts(`{"key": "sk-pass'word\"1234"}`)[0], true},
+		"a file":                  {&a2av1.Part{Content: &a2av1.Part_Raw{Raw: []byte("x\n" + one)}, MediaType: "text/plain"}, true},
+		"data":                    {data("my " + lines), true},
+		"nothing":                 {data("my -----BEGIN sk-pass"), false},
+	} {
+		task := scenario.Recorded{Task: "t", Team: "reader", Message: &a2av1.Message{Parts: []*a2av1.Part{tt.part}}, Events: []*teamv1.Event{ended}}
+		data, err := scenario.Record(def, "team.yaml", []secret.Secret{secret.New(one), secret.New(lines), secret.New("data"), secret.New("         ")}, task)
+		if tt.holds != (err != nil && strings.Contains(err.Error(), "hold a secret")) || !tt.holds && err != nil {
+			t.Errorf("%s: %v\n%s", name, err, data)
 		}
 	}
 }

@@ -17,6 +17,8 @@ type Missing struct {
 	Name string // the reference as written
 	Lack string // what is wrong with it
 	Hint string // what to do about it
+
+	Secret bool // the value is a secret
 }
 
 var reference = regexp.MustCompile(`\$\$\{|\$\{[^}]*\}?`)
@@ -66,7 +68,7 @@ func (d *Document) expand(n *yaml.Node, path []any, l Lookup) []Missing {
 		n.Value = reference.ReplaceAllStringFunc(n.Value, func(s string) string {
 			value, gap := d.resolve(n, s, l)
 			if gap != nil {
-				gap.Path = path
+				gap.Path, gap.Secret = path, l.secret
 				parent, _ := d.Find(path[:len(path)-1]...)
 				d.damage(n, parent)
 				out = append(out, *gap)
