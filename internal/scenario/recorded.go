@@ -35,6 +35,7 @@ func (r *recorder) comment(tasks []Recorded) []string {
 	return append([]string{
 		fmt.Sprintf("Recorded from task %s of %s by team-server test record. It calls no model, tool or other agent:", tasks[len(tasks)-1].Task, r.team),
 		"what these answered is below. Texts are as they were: look for what should not be kept.",
+		"Limits, history and state that the caller sent beside a message are not here.",
 	}, r.notes...)
 }
 
@@ -202,7 +203,7 @@ func (r *recorder) want(rec *record, questions []string, calls int64) *yaml.Node
 	}
 	if e := rec.Top.End.GetError(); e != nil {
 		reason = e.GetReason()
-	} else if text := agent.Text(rec.said(rec.Top)); text != "" {
+	} else if text := agent.Text(rec.said(rec.Top)); text != "" && !r.exchanged {
 		reply = mapping("equals", text)
 	}
 	pairs := []any{"state", ended, "reason", reason, "reply", reply}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
@@ -66,6 +67,8 @@ type recorder struct {
 	team   string
 	remote []string // agents on other servers
 	notes  []string // comments at the head of the file
+
+	exchanged bool // calls that were made at once with the same input may get the answers of each other
 
 	models    map[string][]*yaml.Node          // answers of models, by agent
 	agents    map[string][]*yaml.Node          // calls of remote agents
@@ -201,6 +204,9 @@ func (r *recorder) answers(rec *record) error {
 		}
 	})
 	for _, id := range sorted(models) {
+		if err := r.alike(id, models[id]); err != nil {
+			return err
+		}
 		for _, c := range order(models[id]) {
 			list, err := r.attempts(c, condition(c, models[id]))
 			if err != nil {
@@ -210,6 +216,9 @@ func (r *recorder) answers(rec *record) error {
 		}
 	}
 	for _, id := range sorted(remote) {
+		if err := r.alike(id, remote[id]); err != nil {
+			return err
+		}
 		for _, c := range order(remote[id]) {
 			steps, err := replySteps(rec, c.node)
 			if err != nil {
@@ -222,11 +231,58 @@ func (r *recorder) answers(rec *record) error {
 	return r.toolCalls(tools)
 }
 
-// order returns calls in the order in which they began.
+// alike looks for calls of an agent that were made at the same time with the same input and got different answers: in a
+// test each may get that of another. With texts alone this changes only what is said; otherwise it is an error.
+func (r *recorder) alike(id string, calls []call) error {
+	for i, c := range calls {
+		for _, o := range calls[:i] {
+			if o.given != c.given || !concurrent(c.node, o.node) || proto.Equal(result(c.node), result(o.node)) {
+				continue
+			}
+			if !onlyText(c.node) || !onlyText(o.node) {
+				return fmt.Errorf("%s worked several times at once with the same input, and did different things, which a test cannot tell apart; write a scenario", id)
+			}
+			r.exchange()
+		}
+	}
+	return nil
+}
+
+// exchange notes that the answer is not the same each time.
+func (r *recorder) exchange() {
+	r.exchanged = true
+	r.note("Calls were made at once with the same input and got different answers, which are exchanged at random: reply is not checked.")
+}
+
+// result returns how a call ended, without what it has cost.
+func result(n *journal.Node) *teamv1.Ended {
+	return &teamv1.Ended{
+		Outcome: n.End.GetOutcome(), Error: n.End.GetError(),
+		Result: &teamv1.Ended_Turn{Turn: &teamv1.Turn{Text: n.End.GetTurn().GetText() + agent.Text(n.Reply), ToolCalls: n.End.GetTurn().GetToolCalls()}},
+	}
+}
+
+// onlyText reports whether a call ended with a text and did nothing else.
+func onlyText(n *journal.Node) bool {
+	return len(n.Attempts) == 1 && len(n.Asked) == 0 && n.End != nil && n.End.GetError() == nil && len(n.End.GetTurn().GetToolCalls()) == 0
+}
+
+// order returns calls in the order in which they began; those with a text of their own are before those without one that
+// are made at the same time, whose answers any call may get.
 func order(calls []call) []call {
 	sorted := slices.Clone(calls)
 	slices.SortStableFunc(sorted, func(a, b call) int { return cmp.Compare(a.seq, b.seq) })
-	return sorted
+	var list []call
+	for _, c := range sorted {
+		at := len(list)
+		if snippet(c, calls) != "" {
+			if i := slices.IndexFunc(list, func(o call) bool { return concurrent(c.node, o.node) && snippet(o, calls) == "" }); i >= 0 {
+				at = i
+			}
+		}
+		list = slices.Insert(list, at, c)
+	}
+	return list
 }
 
 // optional returns a text, or nil for an empty one.
@@ -434,10 +490,12 @@ func (r *recorder) toolCalls(calls []*journal.Node) error {
 	slices.SortStableFunc(calls, func(a, b *journal.Node) int {
 		return cmp.Compare(a.Attempts[0].Started.GetSeq(), b.Attempts[0].Started.GetSeq())
 	})
-	for _, n := range calls {
+	for i, n := range calls {
+		if slices.ContainsFunc(calls[:i], func(o *journal.Node) bool { return r.exchanges(n, o) }) {
+			r.exchange()
+		}
 		specs := offered(n.Parent)
-		i := slices.IndexFunc(specs, func(s *structpb.Struct) bool { return name(s) == n.Step.GetName() })
-		if i < 0 {
+		if !slices.ContainsFunc(specs, func(s *structpb.Struct) bool { return name(s) == n.Step.GetName() }) {
 			continue // a tool of the server itself
 		}
 		server, function := r.owner(r.agentID(n.Parent.Path), n.Step.GetName())
@@ -470,6 +528,13 @@ func (r *recorder) toolCalls(calls []*journal.Node) error {
 		r.tools[server] = append(r.tools[server], mapping("name", function, "arguments", object(given), "text", text, "error", failed, "files", files))
 	}
 	return nil
+}
+
+// exchanges reports whether two calls of the same tool were made at once with the same arguments and got different results.
+func (r *recorder) exchanges(a, b *journal.Node) bool {
+	one, _ := arguments(a)
+	other, _ := arguments(b)
+	return a.Step.GetName() == b.Step.GetName() && one == other && concurrent(a, b) && !proto.Equal(a.End.GetTool(), b.End.GetTool())
 }
 
 // describe adds what models were told about the tools of an agent.

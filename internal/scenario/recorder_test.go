@@ -20,24 +20,30 @@ import (
 // recordFiles has teams whose agents work at the same time, in an order that differs from that of a test.
 const (
 	recordTeam = `version: v1
-models: {m: {provider: openai, name: m, api_key: k}, cheap: {provider: openai, name: cheap, api_key: k, fallback: [m]}}
+models: {m: {provider: openai, name: m, api_key: k}, votes: {provider: openai, name: votes, api_key: k}, cheap: {provider: openai, name: cheap, api_key: k, fallback: [m]}}
 tools: {shop: {mcp: {command: [/no/such/program], prefix: s_}, approve: {tools: [s_buy]}}}
 agents:
   reader: {description: Reads., model: m}
+  voter: {description: Votes., model: votes}
   clerk: {description: Sells., model: cheap, tools: [shop]}
 teams:
   race: {workflow: {steps: [{id: fast, agent: reader, task: be fast}, {id: slow, agent: reader, task: be slow, after: []}, {id: end, agent: reader, task: be done, after: [fast, slow], join: any}]}}
   twice: {workflow: {steps: [{id: both, parallel: [{id: one, agent: reader, task: do the first}, {id: two, agent: reader, task: do the second}]}, {id: last, agent: clerk}]}}
+  same: {workflow: {steps: [{id: both, parallel: [{id: one, agent: voter, task: vote}, {id: two, agent: voter, task: vote}]}]}}
+  near: {workflow: {steps: [{id: both, parallel: [{id: one, agent: reader, task: RND tides}, {id: two, agent: reader, task: RND tides of Brest}]}]}}
   led: {members: [reader], coordinator: {leader: clerk}}
   boarded: {members: [reader], board: true, coordinator: {model: m}}
 `
 	recordTest = `version: v1
 models:
+  votes: {recorded: true, agents: {voter: [{delay_ms: 30, text: "yes"}, {delay_ms: 40, text: "no"}]}}
   m:
     agents:
       reader:
         - {when: 'input.contains("first")', delay_ms: 40, text: "the first, late"}
         - {when: 'input.contains("second")', text: the second}
+        - {when: 'input.contains("Brest")', delay_ms: 40, text: of Brest}
+        - {when: 'input.contains("RND")', delay_ms: 30, text: of all}
         - {when: 'input.contains("slow")', delay_ms: 9000, text: slow}
         - {text: fast}
       boarded: [{text: nothing to do}]
@@ -55,6 +61,8 @@ tools: {shop: {calls: [{name: buy, text: "{{input}} ${HOME}", files: [{raw: aGVs
 scenarios:
   - {name: race, team: race, send: go, want: {reply: {contains: [fast]}}}
   - {name: twice, team: twice, send: go}
+  - {name: same, team: same, send: vote}
+  - {name: near, team: near, send: go}
   - {name: led, team: led, send: go, answers: [approve]}
   - {name: clerk, team: clerk, send: buy it, answers: ['edit: {"n": 7}']}
   - {name: boarded, team: boarded, send: go}
@@ -107,6 +115,12 @@ func TestRecord_Scenarios(t *testing.T) {
 			}
 			if r, err = again.Scenarios[0].Play(t.Context(), nil); err != nil || len(r.Failures) > 0 {
 				t.Errorf("%v %+v\n%s", err, r.Failures, data)
+			}
+			if s.Name == "same" != strings.Contains(string(data), "exchanged at random: reply is not checked") || s.Name == "same" && strings.Contains(string(data), "equals:") {
+				t.Errorf("answers that may be exchanged:\n%s", data)
+			}
+			if near := string(data); s.Name == "near" && (!strings.Contains(near, "of Brest") || strings.Index(near, "text: of Brest") > strings.Index(near, "text: of all")) {
+				t.Errorf("the answer to the shorter text is first:\n%s", data)
 			}
 			refused(t, def, task)
 		})
