@@ -230,7 +230,8 @@ func callSends(c *callerOf, url string) {
 	c.says(1, []string{`2>^task \S+  failed  It is broken.$`}, "send", url, "fail")
 	asked := c.says(1, []string{`2>^task \S+  input required  Which city\?$`}, "send", url, "ask")
 	_, id, _ := strings.Cut(asked.talk, "--task ")
-	c.says(0, []string{`^far: \nyou said Brest$`}, "send", url, "Brest", "--task", strings.TrimSpace(id))
+	id, _, _ = strings.Cut(id, " ")
+	c.says(0, []string{`^far: \nyou said Brest$`}, "send", url, "Brest", "--task", id)
 }
 
 func callTasks(c *callerOf, url string) {

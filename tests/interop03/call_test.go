@@ -175,7 +175,8 @@ func callOldSends(c *callerOf, url string) {
 	c.says(0, []string{`^at once$`}, "stream", url, "direct")
 	_, talk := c.says(1, []string{`2>^task \S+  input required  Which city\?$`}, "send", url, "ask")
 	_, id, _ := strings.Cut(talk, "--task ")
-	c.says(0, []string{`^far: \nBrest$`}, "send", url, "Brest", "--task", strings.TrimSpace(id))
+	id, _, _ = strings.Cut(id, " ")
+	c.says(0, []string{`^far: \nBrest$`}, "send", url, "Brest", "--task", id)
 }
 
 func callOldTasks(c *callerOf, url string) {
