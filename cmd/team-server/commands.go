@@ -32,10 +32,10 @@ func devCommand(s *cli.Shell) *cobra.Command {
 		Use:   "dev [FILE|FOLDER]",
 		Short: "Serves teams on this machine and reloads them when their file changes",
 		Long: "Serves the teams of a file, or of the team.yaml in a folder; without an argument, of\n" +
-			"./team.yaml, or a demo that needs no API key if there is none. Listens on loopback only, without authentication. Tasks\n" +
-			"are stored in memory unless --db or --store is given. Variables may be set in .env.\n" +
-			"If a default port is in use, the next free one is used; an address given with --http\n" +
-			"or --grpc must be free.",
+			"./team.yaml, or without that file a demo that needs no API key. Listens on loopback\n" +
+			"only, without authentication. Tasks are stored in memory unless --db or --store is\n" +
+			"given. Variables may be set in .env. If a default port is in use, the next free one\n" +
+			"is used; an address given with --http or --grpc must be free.",
 		Args: usage(oneFile(&file)),
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.HTTP, f.GRPC = listen.http, listen.grpc

@@ -13,13 +13,28 @@ import (
 )
 
 // Parts builds single models, remote agents and tools of a definition as Register does, so that one that cannot
-// be built or reached does not hinder the others. It is safe for concurrent use.
+// be built or reached does not hinder the others. It is for commands, has connections of its own and logs nothing. It is
+// safe for concurrent use.
 type Parts struct{ b *builder }
 
-// NewParts returns the parts of a definition. out makes the connections to addresses that the file names, and
-// guarded those to addresses that cards name.
-func NewParts(def *config.Config, out, guarded *egress.Dialer, log *zap.Logger) Parts {
-	return Parts{&builder{Config: Config{Definition: def, Egress: out, Guarded: guarded, Log: log}, server: def.Server}}
+// OpenParts returns the parts of a definition. The caller must close them.
+func OpenParts(def *config.Config) (Parts, error) {
+	out, err := egress.New(egress.Config{})
+	if err != nil {
+		return Parts{}, err
+	}
+	guarded, err := egress.NewGuarded(def.EgressAllow()...)
+	if err != nil {
+		out.Close()
+		return Parts{}, err
+	}
+	return Parts{&builder{Config: Config{Definition: def, Egress: out, Guarded: guarded, Log: zap.NewNop()}, server: def.Server}}, nil
+}
+
+// Close closes idle connections. Calls after it make new ones.
+func (p Parts) Close() {
+	p.b.Egress.Close()
+	p.b.Guarded.Close()
 }
 
 // Model builds a model, without its fallbacks.

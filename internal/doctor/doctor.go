@@ -15,8 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
@@ -91,17 +89,12 @@ func Run(ctx context.Context, c Config) ([]Check, error) {
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
-	out, err := egress.New(egress.Config{})
+	parts, err := build.OpenParts(c.Definition)
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close()
-	guarded, err := egress.NewGuarded(c.Definition.EgressAllow()...)
-	if err != nil {
-		return nil, err
-	}
-	defer guarded.Close()
-	r := &run{Config: c, parts: build.NewParts(c.Definition, out, guarded, zap.NewNop())}
+	defer parts.Close()
+	r := &run{Config: c, parts: parts}
 	jobs := slices.Concat([]job{{"file", r.file}, {"store", r.store}}, r.addresses(), r.certificates(), []job{{"API keys", r.keys}, {"secret files", r.secretFiles}},
 		r.issuers(), r.models(), r.agents(), r.tools(), r.export())
 	results := make([][]Check, len(jobs))

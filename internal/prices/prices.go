@@ -49,7 +49,7 @@ func (l *List) String() string {
 var Shipped = sync.OnceValue(func() *List {
 	l := &List{}
 	if err := json.Unmarshal(shipped, l); err != nil {
-		panic("prices.json: " + err.Error()) // a test reads it
+		panic("prices.json: " + err.Error()) // it is part of the program, and TestShipped reads it
 	}
 	return l
 })

@@ -584,7 +584,7 @@ func arguments(n *journal.Node) (text string, edited bool) {
 	return text, false
 }
 
-// owner returns the MCP server that has a tool of an agent, and the server's name of the tool; "" if no one has.
+// owner returns the MCP server that has a tool of an agent, and the server's name of the tool; "" if there is no such server.
 func (r *recorder) owner(id, tool string) (server, function string) {
 	best := -1
 	for _, name := range r.serversOf(id) {

@@ -159,7 +159,7 @@ type ProcessRequest struct {
 	// The history contains only the caller's current run. An agent with memory reads its own part of
 	// the conversation before it.
 	Branch bool `protobuf:"varint,16,opt,name=branch,proto3" json:"branch,omitempty"`
-	// Brief of the collaboration that the call is part of; unset if there is none.
+	// Brief of the collaboration that the call is part of; unset outside of collaborations.
 	Brief         *Brief `protobuf:"bytes,17,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

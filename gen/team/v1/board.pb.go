@@ -252,7 +252,7 @@ type WorkItem struct {
 	Priority int32 `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"`
 	// Ids of the items that have to be COMPLETED first.
 	DependsOn []string `protobuf:"bytes,7,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	// Actor that has claimed it, or had when it ended; unset if there is none.
+	// Actor that has claimed it, or had when it ended; unset while it is not claimed.
 	Assignee *BoardActor `protobuf:"bytes,8,opt,name=assignee,proto3" json:"assignee,omitempty"`
 	// Its state.
 	State WorkItem_State `protobuf:"varint,9,opt,name=state,proto3,enum=team.v1.WorkItem_State" json:"state,omitempty"`
@@ -647,7 +647,7 @@ type BoardMessage struct {
 	To string `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
 	// Its text.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
-	// seq of the message that it replies to; 0 if there is none.
+	// seq of the message that it replies to; 0 for a message that is no reply.
 	ReplyTo int64 `protobuf:"varint,6,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
 	// Receivers that have acknowledged it.
 	AcknowledgedBy []string `protobuf:"bytes,7,rep,name=acknowledged_by,json=acknowledgedBy,proto3" json:"acknowledged_by,omitempty"`
@@ -1973,7 +1973,7 @@ type PostMessageRequest struct {
 	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
 	// 1 to 16 KiB.
 	Text string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
-	// seq of the message that it replies to; 0 if there is none.
+	// seq of the message that it replies to; 0 for a message that is no reply.
 	ReplyTo int64 `protobuf:"varint,5,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
 	// Idempotency key of the call.
 	Op            string `protobuf:"bytes,6,opt,name=op,proto3" json:"op,omitempty"`

@@ -623,7 +623,7 @@ type CollaborationAgent struct {
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// Its role.
 	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
-	// Task that it works on or will work on; empty if there is none.
+	// Task that it works on or will work on; empty without a task.
 	CurrentTask string `protobuf:"bytes,3,opt,name=current_task,json=currentTask,proto3" json:"current_task,omitempty"`
 	// working; waiting for a slot or for work; blocked by earlier work, by a question to people, or
 	// because it is unavailable; completed when there is no more work for it.

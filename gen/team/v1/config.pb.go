@@ -1373,7 +1373,7 @@ type ApproveTools struct {
 	// Roles whose holders may decide, callers of the task's account whose key has one of them; unset
 	// means the owner of the task.
 	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
-	// Time after which a call is rejected if nobody has approved or rejected it; 168h.
+	// Time after which a call that was neither approved nor rejected is rejected; 168h.
 	Expires       *durationpb.Duration `protobuf:"bytes,4,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1446,7 +1446,7 @@ type ApproveMember struct {
 	// Roles whose holders may decide, callers of the task's account whose key has one of them; unset
 	// means the owner of the task.
 	Roles []string `protobuf:"bytes,2,rep,name=roles,proto3" json:"roles,omitempty"`
-	// Time after which a delegation is rejected if nobody has approved or rejected it; 168h.
+	// Time after which a delegation that was neither approved nor rejected is rejected; 168h.
 	Expires       *durationpb.Duration `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4635,7 +4635,7 @@ type ApprovePlan struct {
 	// Roles whose holders may decide, callers of the task's account whose key has one of them; unset
 	// means the owner of the task.
 	Roles []string `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
-	// Time after which a plan that no one has decided about is rejected, and the run ends; 168h.
+	// Time after which a plan without a decision is rejected, and the run ends; 168h.
 	Expires       *durationpb.Duration `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -5593,7 +5593,7 @@ type Receipt_Entry struct {
 	// Its last action before the cancel, in words.
 	LastAction string `protobuf:"bytes,4,opt,name=last_action,json=lastAction,proto3" json:"last_action,omitempty"`
 	// Cost after the cancel, of calls that were under way, including everything below it. Unset if
-	// there is none or the peer does not report it.
+	// no call was, or if the peer does not report it.
 	SpentAfter *Spent `protobuf:"bytes,5,opt,name=spent_after,json=spentAfter,proto3" json:"spent_after,omitempty"`
 	// The peer confirmed in time that its task has ended, or that it has none.
 	Confirmed bool `protobuf:"varint,6,opt,name=confirmed,proto3" json:"confirmed,omitempty"`

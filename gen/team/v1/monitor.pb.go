@@ -980,7 +980,7 @@ type MemberStatus struct {
 	Breaker MemberStatus_Breaker `protobuf:"varint,7,opt,name=breaker,proto3,enum=team.v1.MemberStatus_Breaker" json:"breaker,omitempty"`
 	// Work that it was given; empty for a leader.
 	Tasks *TaskCounts `protobuf:"bytes,8,opt,name=tasks,proto3" json:"tasks,omitempty"`
-	// Median duration of its successful work, or for a leader of its turns; unset if there is none.
+	// Median duration of its successful work, or for a leader of its turns; unset without any.
 	LatencyP50 *durationpb.Duration `protobuf:"bytes,9,opt,name=latency_p50,json=latencyP50,proto3" json:"latency_p50,omitempty"`
 	// 95th percentile of the same durations.
 	LatencyP95 *durationpb.Duration `protobuf:"bytes,10,opt,name=latency_p95,json=latencyP95,proto3" json:"latency_p95,omitempty"`
@@ -2907,7 +2907,7 @@ type TraceQuestion struct {
 	Asked *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=asked,proto3" json:"asked,omitempty"`
 	// When it expires.
 	Expires *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires,proto3" json:"expires,omitempty"`
-	// The answer; unset if there is none.
+	// The answer; unset if the question was not answered.
 	Answer *v1.Message `protobuf:"bytes,7,opt,name=answer,proto3" json:"answer,omitempty"`
 	// Who answered: account/principal.
 	By string `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
@@ -3293,7 +3293,7 @@ type CostShare struct {
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// What was spent.
 	Spent *Spent `protobuf:"bytes,2,opt,name=spent,proto3" json:"spent,omitempty"`
-	// The part of it that was spent by calls with estimates; unset if there is none. It has only input_tokens,
+	// The part of it that was spent by calls with estimates; unset without such calls. It has only input_tokens,
 	// output_tokens and cost_micros.
 	Estimated *Spent `protobuf:"bytes,3,opt,name=estimated,proto3" json:"estimated,omitempty"`
 	// The part of it that other servers have reported, which this server cannot check; unset if there

@@ -222,8 +222,8 @@ type Team struct {
 	ChangedBy string `protobuf:"bytes,13,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
 	// Limits whose effective value differs from the definition, because another limit is smaller.
 	Adjusted []*AdjustedLimit `protobuf:"bytes,14,rep,name=adjusted,proto3" json:"adjusted,omitempty"`
-	// Paths of roles that may answer a step's question but that no key of the server has, so nobody
-	// can answer.
+	// Paths of roles that may answer a step's question but that no key of the server has, so that it
+	// cannot be answered.
 	Unheld []string `protobuf:"bytes,15,rep,name=unheld,proto3" json:"unheld,omitempty"`
 	// The steps of a workflow, each with its predecessors, whether the definition sets them by after,
 	// by a group, or by the order of the list.

@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -113,23 +111,18 @@ func (c *Commands) Test(ctx context.Context, id string) error {
 	case lack != "":
 		return fmt.Errorf("model %q needs %s; set it, or add it to .env", id, lack)
 	}
-	out, err := egress.New(egress.Config{})
+	parts, err := build.OpenParts(c.Definition)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	guarded, err := egress.NewGuarded(c.Definition.EgressAllow()...)
-	if err != nil {
-		return err
-	}
-	defer guarded.Close()
-	model, err := build.NewParts(c.Definition, out, guarded, zap.NewNop()).Model(id)
+	defer parts.Close()
+	model, err := parts.Model(id)
 	if err != nil {
 		return err
 	}
 	r := &result{ID: id, Provider: m.GetProvider(), Name: m.GetName(), Price: m.GetPrice(), PriceFrom: c.priceFrom(id)}
 	c.announce(r, model)
-	spent, err := c.probe(ctx, model, r, out.Close)
+	spent, err := c.probe(ctx, model, r, parts.Close)
 	if err != nil {
 		return err
 	}

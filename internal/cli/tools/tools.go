@@ -11,14 +11,12 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
-	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
 )
@@ -130,17 +128,11 @@ func (c *Commands) each(ctx context.Context, name string, do func(server string,
 		}
 		servers = []string{name}
 	}
-	out, err := egress.New(egress.Config{})
+	parts, err := build.OpenParts(c.Definition)
 	if err != nil {
 		return err
 	}
-	defer out.Close()
-	guarded, err := egress.NewGuarded(c.Definition.EgressAllow()...)
-	if err != nil {
-		return err
-	}
-	defer guarded.Close()
-	parts := build.NewParts(c.Definition, out, guarded, zap.NewNop())
+	defer parts.Close()
 	var failed error
 	for _, server := range servers {
 		s, err := parts.Tool(ctx, server)

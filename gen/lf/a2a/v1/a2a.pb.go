@@ -44,7 +44,7 @@ const (
 	TaskState_TASK_STATE_COMPLETED TaskState = 3
 	// Ended by an error. Terminal.
 	TaskState_TASK_STATE_FAILED TaskState = 4
-	// Ended because somebody asked for it. Terminal.
+	// Canceled on request. Terminal.
 	TaskState_TASK_STATE_CANCELED TaskState = 5
 	// Paused until the caller sends another message.
 	TaskState_TASK_STATE_INPUT_REQUIRED TaskState = 6
@@ -247,7 +247,7 @@ type Task struct {
 	Artifacts []*Artifact `protobuf:"bytes,4,rep,name=artifacts,proto3" json:"artifacts,omitempty"`
 	// Messages exchanged in this task, oldest first.
 	History []*Message `protobuf:"bytes,5,rep,name=history,proto3" json:"history,omitempty"`
-	// Free-form data attached by whoever made this; carried, not interpreted.
+	// Further data from the author of this object, passed on unchanged.
 	Metadata      *structpb.Struct `protobuf:"bytes,6,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -401,7 +401,7 @@ type Part struct {
 	//	*Part_Url
 	//	*Part_Data
 	Content isPart_Content `protobuf_oneof:"content"`
-	// Free-form data attached by whoever made this; carried, not interpreted.
+	// Further data from the author of this object, passed on unchanged.
 	Metadata *structpb.Struct `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// Name of the file, where the content is one.
 	Filename string `protobuf:"bytes,6,opt,name=filename,proto3" json:"filename,omitempty"`
@@ -550,7 +550,7 @@ type Message struct {
 	Role Role `protobuf:"varint,4,opt,name=role,proto3,enum=lf.a2a.v1.Role" json:"role,omitempty"`
 	// Its content, in order; at least one.
 	Parts []*Part `protobuf:"bytes,5,rep,name=parts,proto3" json:"parts,omitempty"`
-	// Free-form data attached by whoever made this; carried, not interpreted.
+	// Further data from the author of this object, passed on unchanged.
 	Metadata *structpb.Struct `protobuf:"bytes,6,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// URIs of the protocol extensions that shaped this message.
 	Extensions []string `protobuf:"bytes,7,rep,name=extensions,proto3" json:"extensions,omitempty"`
@@ -657,7 +657,7 @@ type Artifact struct {
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// Its content, in order; at least one.
 	Parts []*Part `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
-	// Free-form data attached by whoever made this; carried, not interpreted.
+	// Further data from the author of this object, passed on unchanged.
 	Metadata *structpb.Struct `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	// URIs of the protocol extensions that shaped this artifact.
 	Extensions    []string `protobuf:"bytes,6,rep,name=extensions,proto3" json:"extensions,omitempty"`
@@ -746,7 +746,7 @@ type TaskStatusUpdateEvent struct {
 	ContextId string `protobuf:"bytes,2,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	// Its new status.
 	Status *TaskStatus `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
-	// Free-form data attached by whoever made this; carried, not interpreted.
+	// Further data from the author of this object, passed on unchanged.
 	Metadata      *structpb.Struct `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -823,7 +823,7 @@ type TaskArtifactUpdateEvent struct {
 	Append bool `protobuf:"varint,4,opt,name=append,proto3" json:"append,omitempty"`
 	// Nothing more will be appended to this artifact.
 	LastChunk bool `protobuf:"varint,5,opt,name=last_chunk,json=lastChunk,proto3" json:"last_chunk,omitempty"`
-	// Free-form data attached by whoever made this; carried, not interpreted.
+	// Further data from the author of this object, passed on unchanged.
 	Metadata      *structpb.Struct `protobuf:"bytes,6,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2679,7 +2679,7 @@ type SendMessageRequest struct {
 	Message *Message `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	// How to handle it.
 	Configuration *SendMessageConfiguration `protobuf:"bytes,3,opt,name=configuration,proto3" json:"configuration,omitempty"`
-	// Free-form data attached by whoever made this; carried, not interpreted.
+	// Further data from the author of this object, passed on unchanged.
 	Metadata      *structpb.Struct `protobuf:"bytes,4,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3000,7 +3000,7 @@ type CancelTaskRequest struct {
 	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	// The task.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// Free-form data attached by whoever made this; carried, not interpreted.
+	// Further data from the author of this object, passed on unchanged.
 	Metadata      *structpb.Struct `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
