@@ -27,6 +27,7 @@ const (
 // Marshal encodes m as ProtoJSON on one line. Fields that are not set are left out, except
 // the required fields of a ListTasksResponse or an AgentCard.
 func Marshal(m proto.Message) ([]byte, error) {
+	defer turn(proto.Size(m))()
 	b, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
@@ -131,6 +132,7 @@ func zero(fd protoreflect.FieldDescriptor) json.RawMessage {
 // Unmarshal decodes ProtoJSON into m. It accepts names in camelCase and snake_case, ignores
 // unknown fields, and rejects unknown enum values. The error is INVALID_REQUEST.
 func Unmarshal(b []byte, m proto.Message) error {
+	defer turn(len(b))()
 	if err := ScanJSON(b); err != nil {
 		return Invalid("", err.Error())
 	}

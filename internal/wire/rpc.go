@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -47,10 +48,27 @@ type RPCResponse struct {
 	Error   *RPCError       `json:"error,omitempty"`
 }
 
+// ParseRPCResponse parses a response. Its result is a part of b, and not checked: it need not even be JSON, because who
+// decodes it finds that out, and a result may be large.
+func ParseRPCResponse(b []byte) (r RPCResponse, err error) {
+	all, err := members(b)
+	if err != nil {
+		return r, err
+	}
+	for name, to := range map[string]any{"jsonrpc": &r.JSONRPC, "id": &r.ID, "error": &r.Error} {
+		if raw, ok := all[name]; ok {
+			err = errors.Join(err, json.Unmarshal(raw, to))
+		}
+	}
+	r.Result = all["result"]
+	return r, err
+}
+
 // ParseRPC parses a request. If the request is invalid, it returns the error to respond with;
 // the ID of the request is then the valid id that was found, or null. Batches are rejected.
 func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 	req := RPCRequest{ID: json.RawMessage("null")}
+	defer turn(len(b))()
 	sent, err := scanJSON(b)
 	if err != nil {
 		return req, rpcFault(RPCInvalidRequest, "", err.Error())

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -65,6 +67,45 @@ func scanJSON(b []byte) (members int, err error) {
 		}
 	}
 	return members, nil
+}
+
+// maxMembers is how many members an object may have that is read by members: an envelope has a few.
+const maxMembers = 100
+
+// members returns the members of a JSON object, of repeated ones the last. They are parts of b, and not checked.
+func members(b []byte) (map[string]json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	depth, key, value := 0, "", -1 // where a value begins
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; c {
+		case '"':
+			end := endOfString(b, i)
+			if depth == 1 && value < 0 && json.Unmarshal(b[i:min(end+1, len(b))], &key) != nil {
+				return nil, errBytes
+			}
+			i = end
+		case ':':
+			if depth == 1 && value < 0 {
+				value = i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']', ',':
+			if depth == 1 && value >= 0 {
+				all[key], value = bytes.TrimSpace(b[value:i]), -1
+			}
+			if len(all) > maxMembers {
+				return nil, errWide
+			}
+			if c != ',' {
+				depth--
+			}
+		}
+	}
+	if b = bytes.TrimSpace(b); depth != 0 || len(b) == 0 || b[0] != '{' || b[len(b)-1] != '}' {
+		return nil, errBytes
+	}
+	return all, nil
 }
 
 // endOfString returns the index of the quote that ends the string that begins

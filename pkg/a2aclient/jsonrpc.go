@@ -63,8 +63,8 @@ func (r *rpc) call(ctx context.Context, method string, params []byte, err error)
 // result returns the result in the response to a request. An error needs no id: a server
 // that could not read the request does not know it.
 func (r *rpc) result(id json.RawMessage, code int, data []byte) (json.RawMessage, error) {
-	var env wire.RPCResponse
-	switch err := json.Unmarshal(data, &env); {
+	env, err := wire.ParseRPCResponse(data)
+	switch {
 	case err == nil && env.Error != nil:
 		return nil, r.refused(r.failure(env.Error), code)
 	case code/100 != 2:
@@ -101,8 +101,7 @@ func (r *rpc) follow(ctx context.Context, method string, params []byte, err erro
 
 // plain returns an answer that is not a stream of events as the only event of one.
 func (r *rpc) plain(resp *http.Response, data []byte) (wire.Event, error) {
-	var env wire.RPCResponse
-	switch err := json.Unmarshal(data, &env); {
+	switch env, err := wire.ParseRPCResponse(data); {
 	case err == nil && env.Error != nil:
 		return wire.Event{}, r.refused(r.failure(env.Error), resp.StatusCode)
 	case resp.StatusCode/100 != 2:

@@ -1,0 +1,21 @@
+package wire
+
+import "runtime"
+
+// large is the number of bytes from which a message is large: to encode or decode it as JSON takes some milliseconds.
+const large = 256 << 10
+
+// turns has an entry for each large message that is encoded or decoded now, and room for half of the processors. Go's
+// scheduler knows no priorities: a goroutine that becomes ready waits behind all that compute, for up to 10 ms each. This
+// way small requests find a free processor, however many large messages there are.
+var turns = make(chan struct{}, max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))/2))
+
+// turn waits for the turn of a message of size bytes, and returns what ends it. In a turn it must only be computed: it must
+// not wait for anything, such as another turn. A message that is not large needs no turn.
+func turn(size int) (end func()) {
+	if size < large {
+		return func() {}
+	}
+	turns <- struct{}{}
+	return func() { <-turns }
+}
