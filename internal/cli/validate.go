@@ -91,7 +91,7 @@ func (s *Shell) notes(def *config.Config) {
 	for _, path := range config.LeftToProgram(def.Server) {
 		fmt.Fprintf(s.Out, "  %s: a Go program brings it, so team-server cannot serve this file\n", path)
 	}
-	for _, w := range warnings.Of(def.Server) {
+	for _, w := range config.Warnings(def) {
 		fmt.Fprintf(s.Out, "  %s: warning: %s\n", w.Path, w.Message)
 	}
 	for _, id := range slices.Sorted(maps.Keys(def.Server.GetTeams())) {
@@ -103,7 +103,7 @@ func (s *Shell) notes(def *config.Config) {
 
 // add adds the warnings and teams of a valid file.
 func (v *validation) add(file string, def *config.Config) error {
-	for _, w := range warnings.Of(def.Server) {
+	for _, w := range config.Warnings(def) {
 		v.Warnings = append(v.Warnings, warning{file, w})
 	}
 	v.Program = append(v.Program, config.LeftToProgram(def.Server)...)

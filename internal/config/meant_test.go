@@ -29,6 +29,7 @@ func TestWhatPeopleWrite(t *testing.T) {
 		"a command as a text":       {models + agents + "tools: {x: {mcp: {command: 'npx -y x'}}}\n", `team.yaml:4:28  expected a list, got text (write command: [npx, -y, x])`},
 		"a key as it is":            {models + agents + "server: {auth: {api_keys: [{name: ann, key: sesame}]}}\n", `team.yaml:4:40  unknown key "key" (keys are stored as SHA-256: write sha256: `},
 		"one equals sign":           {team("members: [{agent: a}], supervisor: {rules: [{id: x, when: 'turn = 1', finish: a}]}"), `team.yaml:4:77  rule "x": = is not an operator (write == for equal)`},
+		"typographic quotes":        {team("members: [{agent: a}], supervisor: {rules: [{id: x, when: 'a.text == “yes”', finish: a}]}"), `team.yaml:4:82  rule "x": “ and ” are not quotes here`},
 		"and in words":              {team("members: [{agent: a}], supervisor: {rules: [{id: x, when: 'turn == 1 and true', finish: a}]}"), `team.yaml:4:82  rule "x": and is not an operator (write && for and)`},
 		"an indented dash":          {models + agents + "teams:\n  t:\n    workflow:\n      steps:\n      - a\n       - b\n", `team.yaml:9:8  this entry is indented more than the one above (indent its dash like `},
 		"agents as a list":          {models + "agents:\n  - {id: a, model: m, instructions: i}\n", `team.yaml:4:3  expected keys and values, got a list (write a name before each, without a dash: agents: {NAME: {...}})`},
@@ -90,6 +91,76 @@ func TestDoubts(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %v", text, warnings.Of(c.Server))
+		}
+	}
+}
+
+// TestUnserved: agents that are not served are said, and only in a file with teams.
+func TestUnserved(t *testing.T) {
+	t.Parallel()
+	const agents = "version: v1\nagents:\n  a: {description: d, scripted: {steps: [{echo: true}, {call: called}]}}\n  called: {description: d, scripted: {steps: [{echo: true}]}}\n  b: {description: d, scripted: {steps: [{echo: true}]}}\n"
+	for text, want := range map[string]string{
+		"": "",
+		"teams: {t: {members: [a], loop: {max_rounds: 2, exit_when: 'true'}}}":                                     "agents.b: it is not served, because the file has teams and none of them uses it; add it to the members of a team, name it in server.default_agent, or remove it",
+		"teams: {t: {members: [a], loop: {max_rounds: 2, exit_when: 'true'}}}\nserver: {default_agent: b}":         "",
+		"teams: {t: {members: [a], loop: {max_rounds: 2, exit_when: 'true'}}}\nserver: {openai: {title_model: b}}": "",
+	} {
+		if got := warned(t, agents+text+"\n"); got != want {
+			t.Errorf("%s\nwant %s\ngot  %s", text, want, got)
+		}
+	}
+}
+
+// warned returns the warnings about a valid file.
+func warned(t *testing.T, text string) string {
+	t.Helper()
+	c, err := Loader{Env: noEnv}.Parse("team.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(text, err)
+	}
+	var all []string
+	for _, w := range Warnings(c) {
+		all = append(all, w.Path+": "+w.Message)
+	}
+	return strings.Join(all, "\n")
+}
+
+// TestInsertsNothing: names in braces that insert nothing, and quotes that YAML does not know, are said; braces and quotes
+// that are meant are not.
+func TestInsertsNothing(t *testing.T) {
+	t.Parallel()
+	const head = "version: v1\nagents: {a: {description: d, scripted: {steps: [{echo: true}]}}}\n"
+	const curly = "the quotes “ and ” are a part of the text, because YAML knows only ' and \"; write these, or put the text with its quotes in ' if they are meant"
+	for text, want := range map[string]string{
+		"task: 'About {input}.'":                             "teams.t.workflow.steps[1].task: {input} is text and inserts nothing; write {{input}}",
+		"task: 'About { inputs.x }.'":                        "teams.t.workflow.steps[1].task: { inputs.x } is text and inserts nothing; write {{inputs.x}}",
+		"task: 'About {x}.'":                                 "teams.t.workflow.steps[1].task: {x} is text and inserts nothing; write {{inputs.x}}",
+		"task: 'About {outputs.draft}.'":                     "teams.t.workflow.steps[1].task: {outputs.draft} is text and inserts nothing; write {{outputs.draft}}",
+		"task: 'About {draft} and {input}.'":                 "teams.t.workflow.steps[1].task: {draft} is text and inserts nothing; write {{outputs.draft}}",
+		"task: 'About {first}.'":                             "teams.t.workflow.steps[1].task: {first} is text and inserts nothing; write {{steps.first.text}}",
+		"task: 'About {steps.first.text}.'":                  "teams.t.workflow.steps[1].task: {steps.first.text} is text and inserts nothing; write {{steps.first.text}}",
+		"task: 'About {{input}}, as {\"input\": {}} or {y}'": "",
+		"when: \"input != '{x}'\"":                           "",
+		"task: “About tides”":                                "teams.t.workflow.steps[1].task: " + curly,
+		"task: \"“About tides”\"":                            "",
+		"task: “Ebb” and “flow”":                             "",
+		"task: She said “no”":                                "",
+	} {
+		got := warned(t, head+"teams: {t: {inputs: {x: {type: string}}, workflow: {steps: [{id: first, agent: a, task: '{{inputs.x}}', output: draft}, {id: second, agent: a, after: [first], "+text+"}, {id: third, agent: a, task: '{{outputs.draft}}'}]}}}\n")
+		if got != want {
+			t.Errorf("%s\nwant %s\ngot  %s", text, want, got)
+		}
+	}
+	for text, want := range map[string]string{
+		"About {{inputs.x}} {{ inputs.x }} {y} {{y}}": "",
+		"About {inputs.x}":                            "agents.a.instructions: {inputs.x} is text and inserts nothing; write {{inputs.x}}",
+		"About {{ x }}":                               "agents.a.instructions: {{ x }} is text and inserts nothing; write {{inputs.x}}",
+		"About {x}":                                   "agents.a.instructions: {x} is text and inserts nothing; write {{inputs.x}}",
+		"About {{input}}":                             "agents.a.instructions: {{input}} is text and inserts nothing; remove it: the model is given the message beside its instructions",
+	} {
+		got := warned(t, "version: v1\nmodels: {m: {provider: openai, name: n, base_url: 'http://127.0.0.1:1/v1', api_key: k}}\nagents: {a: {description: d, model: m, inputs: {x: {type: string}}, instructions: '"+text+"'}}\n")
+		if got != want {
+			t.Errorf("%s\nwant %s\ngot  %s", text, want, got)
 		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
-	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
@@ -157,7 +156,7 @@ func textOf(err error) string {
 // file returns the notes about a valid file that concern whether it works.
 func (r *run) file(context.Context) []Check {
 	var all []Check
-	for _, w := range warnings.Of(r.Definition.Server) {
+	for _, w := range config.Warnings(r.Definition) {
 		message, hint := source.CutHint(w.Message)
 		all = append(all, warning("file", hint, "%s: %s", w.Path, message)...)
 	}

@@ -62,6 +62,8 @@ func expression(at source.Place, subject string, err error, complete bool) {
 	case e.Unknown == "":
 		message, hint := source.CutHint(withoutParserDetail(e.Message))
 		switch source := at.Node().Value; {
+		case strings.ContainsAny(source, "“”‘’"):
+			message, hint = "“ and ” are not quotes here", "write ' around texts"
 		case assigns.MatchString(source):
 			message, hint = "= is not an operator", "write == for equal"
 		case wordOperator.MatchString(source):

@@ -45,21 +45,14 @@ var named = regexp.MustCompile(`\b(inputs|outputs)(?:\.|\[["'])([A-Za-z_][A-Za-z
 
 // readBy notes what the texts of the team read, and what its members ask for.
 func (n *names) readBy() {
-	t := n.team
-	texts := []string{
-		t.GetCoordinator().GetLeader().GetInstructions(), t.GetRoute().GetInstructions(), t.GetBroadcast().GetInstructions(),
-		t.GetSupervisor().GetRouter().GetInstructions(), t.GetWorkflow().GetPlan().GetInstructions(), t.GetLoop().GetExitWhen(),
+	var texts []string
+	for _, t := range textsOf(n.team) {
+		texts = append(texts, t.text)
 	}
-	for _, r := range t.GetSupervisor().GetRules() {
-		texts = append(texts, r.GetWhen(), r.GetMessage())
-	}
-	modes.Walk(t.GetWorkflow().GetSteps(), nil, func(s *teamv1.WorkflowStep, _ []any) {
-		texts = append(texts, s.GetTask(), s.GetWhen(), s.GetRepeat().GetUntil(), s.GetHuman().GetQuestion())
-	})
 	for _, m := range named.FindAllStringSubmatch(strings.Join(texts, "\n"), -1) {
 		n.read[m[1]+"."+m[2]] = true
 	}
-	for _, m := range modes.Members(t) {
+	for _, m := range modes.Members(n.team) {
 		for name := range n.askedBy(m.Agent) {
 			n.read["inputs."+name], n.read["outputs."+name] = true, true
 		}

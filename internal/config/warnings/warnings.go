@@ -34,7 +34,7 @@ func Of(c *teamv1.ServerConfig) []Warning {
 	for _, path := range unstaffed(c) {
 		all = append(all, Warning{path, "no member is enabled, so the team rejects all requests; enable a member"})
 	}
-	return slices.Concat(all, ofTeams(c), ofSteps(c), ofNames(c))
+	return slices.Concat(all, ofTeams(c), ofSteps(c), ofNames(c), ofBraces(c))
 }
 
 // ofTeams returns warnings about how the teams of the file choose, ordered by team id.
