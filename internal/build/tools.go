@@ -15,6 +15,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/bearer"
+	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/mcp"
@@ -141,7 +142,7 @@ var results = map[teamv1.McpResults_Value]mcp.Results{
 
 func (b *builder) mcp(name string, m *teamv1.McpTool) mcp.Config {
 	c := mcp.Config{
-		Name: name, Command: m.GetCommand(), Dir: b.Definition.Path("."), Env: map[string]secret.Secret{},
+		Name: name, Place: config.Place(b.Definition, "tools", name), Command: m.GetCommand(), Dir: b.Definition.Path("."), Env: map[string]secret.Secret{},
 		URL: m.GetUrl(), Bearer: b.Definition.Secret(m.GetBearer()), HTTPClient: b.Egress.HTTPClient(),
 		Headers: map[string]secret.Secret{}, Prefix: m.GetPrefix(), Version: m.GetProtocolVersion(),
 		Allow: m.GetAllow(), Effects: map[string]agent.Effect{}, Log: b.Log, Results: results[m.GetResults()], Resources: m.Resources,

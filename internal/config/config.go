@@ -244,6 +244,14 @@ func (c *Config) Line(path ...any) int {
 	return c.document.Line(path...)
 }
 
+// Place returns the file and the line of the key or list entry at path, such as team.yaml:12; "" where Line returns 0.
+func Place(c *Config, path ...any) string {
+	if line := c.Line(path...); line > 0 {
+		return fmt.Sprintf("%s:%d", c.File, line)
+	}
+	return ""
+}
+
 func (l Loader) env() func(string) (string, bool) {
 	if l.Env != nil {
 		return l.Env

@@ -164,19 +164,19 @@ func TestBroken(t *testing.T) {
 		{"gRPC agent down, another up", `failed   agent down: agent "down" cannot be reached: connection refused`, 1, func(s *setup) {
 			s.agents += `, down: {grpc: {address: "` + closedAddress(s.T) + `"}}, up: {grpc: {address: "` + fakeagent.New(s.T, fakeagent.Config{}).GRPC() + `"}}`
 		}},
-		{"program of MCP not in PATH", `failed   tool shop: the MCP server of tool "shop" could not be reached: program "no-such-program" not found in PATH; check command and env` + "\n", 1, func(s *setup) {
+		{"program of MCP not in PATH", `failed   tool shop: the MCP server of tool "shop" could not be reached: program "no-such-program" not found in PATH; check command and env in `, 1, func(s *setup) {
 			s.shop(`command: [no-such-program]`)
 		}},
-		{"program of MCP missing", `/no-such-program: no such file or directory; check command and env` + "\n", 1, func(s *setup) {
+		{"program of MCP missing", `/no-such-program: no such file or directory; check command and env in `, 1, func(s *setup) {
 			s.shop(`command: [./no-such-program]`)
 		}},
-		{"program of MCP ends", `failed   tool shop: the MCP server of tool "shop" ended with exit code 3 before it answered, last line of stderr: cannot open *** for reading; check command and env` + "\n", 1, func(s *setup) {
+		{"program of MCP ends", `failed   tool shop: the MCP server of tool "shop" ended with exit code 3 before it answered, last line of stderr: cannot open *** for reading; check command and env in `, 1, func(s *setup) {
 			s.shop(`command: [sh, -c, 'echo starting >&2; read x; echo "cannot open $DB for reading" >&2; exit 3'], env: {DB: ` + hush + `}`)
 		}},
-		{"program of MCP ends without a word", `ended with exit code 3 before it answered, and wrote nothing to stderr; check command and env` + "\n", 1, func(s *setup) {
+		{"program of MCP ends without a word", `ended with exit code 3 before it answered, and wrote nothing to stderr; check command and env in `, 1, func(s *setup) {
 			s.shop(`command: [sh, -c, 'exit 3']`)
 		}},
-		{"program of MCP too slow", `failed   tool shop: the MCP server of tool "shop" did not list its tools within 300ms, last line of stderr: loading; check its command or url, or raise timeouts.start` + "\n", 1, func(s *setup) {
+		{"program of MCP too slow", `failed   tool shop: the MCP server of tool "shop" did not list its tools within 300ms, last line of stderr: loading; check its command or url, or raise timeouts.start in `, 1, func(s *setup) {
 			s.shop(`command: [sh, -c, 'echo loading >&2; while read x; do :; done'], timeouts: {start: 300ms}`)
 		}},
 		{"MCP server down", `failed   tool shop: the MCP server of tool "shop" could not be reached: `, 1, func(s *setup) {

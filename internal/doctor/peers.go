@@ -161,7 +161,8 @@ func (r *run) tools() (jobs []job) {
 				if _, advice, _ := strings.Cut(agent.AsError(err).Message, "; "); strings.Contains(advice, "timeouts.start") {
 					do = advice
 				}
-				return failed(name, do, "%s", toolText(err))
+				place := config.Place(r.Definition, "tools", id) // the cause has it too
+				return failed(name, do+" in "+place, "%s", strings.Replace(toolText(err), " "+place+":", "", 1))
 			}
 			defer s.Shutdown(ctx) //nolint:errcheck // it was only checked
 			var offered []string

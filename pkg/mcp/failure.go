@@ -47,7 +47,11 @@ func (s *Server) unreachable(ctx context.Context, err error, x outcome) error {
 			err = crash
 		}
 	}
-	return e.Because(withoutPath(err))
+	err = withoutPath(err)
+	if s.config.Place != "" {
+		err = fmt.Errorf("%s: %w", s.config.Place, err)
+	}
+	return e.Because(err)
 }
 
 // shownStartTimeout returns the time limit for the start of the server, for people.

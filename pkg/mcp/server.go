@@ -33,6 +33,8 @@ const (
 type Config struct {
 	// Name is the name of the server in the configuration, for errors. Required.
 	Name string
+	// Place is where the configuration has the server, such as team.yaml:12, for operators; "" if it is not known.
+	Place string
 	// Command is a program with its arguments. It is called over its standard input and output.
 	Command []string
 	// Dir is the working directory of the program; "" means that of this process.
