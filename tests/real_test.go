@@ -68,25 +68,85 @@ func TestRealModels(t *testing.T) {
 				}
 				return fakellm.Turn{Calls: []fakellm.Call{{Name: "price", Arguments: "{}"}}}
 			})
-			dir := t.TempDir()
-			for file, text := range map[string]string{"team.yaml": strings.ReplaceAll(realTeam, "${LLM}", llm.URL), "team_test.yaml": tt.test} {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var out, talk bytes.Buffer
-			s := &cli.Shell{Console: console.Console{Out: &out, Talk: &talk}}
-			err := s.Test(t.Context(), []string{dir}, tt.flags)
+			out, err := playReal(t, strings.ReplaceAll(realTeam, "${LLM}", llm.URL), tt.test, tt.flags)
 			if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%v, want %q\n%s", err, tt.err, out.String())
+				t.Errorf("%v, want %q\n%s", err, tt.err, out)
 			}
 			for _, want := range tt.says {
-				if !strings.Contains(out.String(), want) {
-					t.Errorf("it does not say %q:\n%s", want, out.String())
+				if !strings.Contains(out, want) {
+					t.Errorf("it does not say %q:\n%s", want, out)
 				}
 			}
 			if n := len(llm.Requests()); tt.calls >= 0 && n != tt.calls {
-				t.Errorf("%d calls, want %d\n%s", n, tt.calls, out.String())
+				t.Errorf("%d calls, want %d\n%s", n, tt.calls, out)
+			}
+		})
+	}
+}
+
+// playReal plays the scenarios of a test with the models of a team, and returns what the command prints.
+func playReal(t *testing.T, team, test string, flags cli.TestFlags) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range map[string]string{"team.yaml": team, "team_test.yaml": test} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, talk bytes.Buffer
+	s := &cli.Shell{Console: console.Console{Out: &out, Talk: &talk}}
+	err := s.Test(t.Context(), []string{dir}, flags)
+	return out.String(), err
+}
+
+// TestRealModels_Detached: tasks that a run begins on their own count, before the next message and at the end; those that
+// still work then are canceled.
+func TestRealModels_Detached(t *testing.T) {
+	const team = `version: v1
+models: {main: {provider: openai, name: main, base_url: "${LLM}", price: {input: 1000, output: 1000}}}
+agents: {digger: {description: Digs., model: main, instructions: Dig.}}
+teams:
+  desk:
+    members: [digger]
+    coordinator: {leader: {model: main, instructions: Lead.}, async: true, on_open_delegations: detach}
+`
+	const test = "version: v1\nteam: desk\nmodels: {main: {agents: {digger: [{text: scripted}], desk: [{text: scripted}]}}}\n"
+	for name, tt := range map[string]struct {
+		scenarios, most string
+		says            []string
+		fails           bool
+		calls           int
+	}{
+		"each counts":              {"[{name: one, send: a hole}, {name: two, send: hello}]", "100", []string{"ok    desk  one", " 10.1", "2 passed"}, false, 4},
+		"before the next":          {"[{name: one, turns: [{send: a hole}, {send: hello}]}]", "10.2", []string{"message 2: ", "BUDGET_EXCEEDED", " 10.1"}, true, 3},
+		"those that still work":    {"[{name: one, send: a well}, {name: two, send: hello}]", "100", []string{"2 passed"}, false, 4},
+		"that is all that is left": {"[{name: one, send: a hole}, {name: two, send: hello}]", "10", []string{"1 passed", "not played: the money of --max-cost is spent"}, false, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			llm := fakellm.New(t)
+			llm.Answer("main", func(r *fakellm.Request) fakellm.Turn {
+				switch last := r.Last(); {
+				case last == "a hole" || last == "a well":
+					return fakellm.Turn{Calls: []fakellm.Call{{ID: "dig", Name: "delegate_to_digger", Arguments: `{"task": "dig ` + last + `"}`}}}
+				case strings.Contains(last, "dig a hole"):
+					return fakellm.Turn{Text: "Dug.", Usage: &fakellm.Usage{PromptTokens: 9_999, CompletionTokens: 1, TotalTokens: 10_000}}
+				case strings.Contains(last, "dig a well"):
+					return fakellm.Turn{Text: "late", Delay: time.Minute}
+				}
+				return fakellm.Turn{Text: "It is under way."}
+			})
+			out, err := playReal(t, strings.ReplaceAll(team, "${LLM}", llm.URL), test+"scenarios: "+tt.scenarios+"\n", cli.TestFlags{Model: "real", MaxCost: tt.most})
+			if (err != nil) != tt.fails {
+				t.Errorf("%v\n%s", err, out)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(out, want) {
+					t.Errorf("it does not say %q:\n%s", want, out)
+				}
+			}
+			if n := len(llm.Requests()); n != tt.calls {
+				t.Errorf("%d calls, want %d\n%s", n, tt.calls, out)
 			}
 		})
 	}

@@ -28,10 +28,13 @@ type Result struct {
 	Unchecked []string
 	// NotPlayed says why the scenario was not played; "" if it was.
 	NotPlayed string
+
+	others *teamv1.Spent // what tasks have cost that the runs have begun, with real models
 }
 
-// Spent returns what the runs have cost.
-func (r *Result) Spent() (sum *teamv1.Spent) {
+// Spent returns what the runs have cost, and with real models the tasks that they have begun.
+func (r *Result) Spent() *teamv1.Spent {
+	sum := r.others
 	for _, run := range r.Runs {
 		sum = agent.AddSpent(sum, run.spent)
 	}
@@ -70,7 +73,12 @@ func (s *Scenario) play(ctx context.Context, most int64, log *zap.Logger) (*Resu
 	defer cancel()
 	began := time.Now()
 	p := &play{Scenario: s, stage: st, result: &Result{Scenario: s}, conversation: uuid.NewString(), most: most}
-	err = st.play(ctx, p.turns)
+	err = st.play(ctx, func(ctx context.Context) error {
+		if p.real {
+			defer p.stopOthers(ctx)
+		}
+		return p.turns(ctx)
+	})
 	p.result.Took = time.Since(began)
 	if err != nil {
 		return nil, fmt.Errorf("%s, %q: %w", s.File.Path, s.Name, err)
@@ -108,6 +116,8 @@ func (p *play) turns(ctx context.Context) error {
 			return context.Cause(ctx)
 		case err != nil:
 			j.failf(nil, "", "the message was refused: %s", err)
+		case p.real && i+1 < len(p.Scenario.turns) && p.others(ctx, false) != nil: // the next message may cost what is left then
+			j.failf(nil, "", "the tasks that it has begun have not ended after %s (timeout)", p.timeout)
 		default:
 			j.all()
 			p.result.Unchecked = append(p.result.Unchecked, j.unchecked()...)

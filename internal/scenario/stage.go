@@ -17,9 +17,13 @@ import (
 	"github.com/agentteams/team-server/pkg/server"
 )
 
+// account is that of the caller, who is its principal of the same name.
+const account = "local"
+
 // stage is a server without listeners that runs one scenario, with its own agents and store.
 type stage struct {
 	local  *server.Local
+	tasks  a2a.Overview
 	closes []func() error // called in this order
 }
 
@@ -41,7 +45,7 @@ func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
 		return nil, err
 	}
 	registry := manager.New(manager.Config{Log: log})
-	s := &stage{closes: []func() error{func() error { registry.Close(); out.Close(); guarded.Close(); return kept.Close() }}}
+	s := &stage{tasks: kept, closes: []func() error{func() error { registry.Close(); out.Close(); guarded.Close(); return kept.Close() }}}
 	agents, err := build.Register(build.Config{Definition: def, Registry: registry, Egress: out, Guarded: guarded, Boards: kept, Log: log})
 	if err == nil {
 		s.closes = append([]func() error{agents.Close}, s.closes...)
@@ -66,7 +70,7 @@ func (s *stage) play(ctx context.Context, act func(ctx context.Context) error) e
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- s.local.Serve(serving) }()
-	err := act(a2a.WithCaller(ctx, a2a.Caller{Account: "local", Principal: "local", EveryRole: true}))
+	err := act(a2a.WithCaller(ctx, a2a.Caller{Account: account, Principal: account, EveryRole: true}))
 	stop()
 	return errors.Join(err, <-served, s.close())
 }
