@@ -586,3 +586,44 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%+v %s", r, textOf(r))
 	}
 }
+
+// TestInputs: the tool of a team with inputs has them, with their schemas, and what is wrong with them is said.
+func TestInputs(t *testing.T) {
+	t.Parallel()
+	const visits = `version: v1
+agents: {teller: {description: Tells., scripted: {steps: [{echo: true}]}}}
+teams:
+  visit: {description: Visits., inputs: {company_id: {type: integer, description: Its number.}, tone: {type: string, default: kind}}, workflow: {steps: [{id: a, agent: teller, task: "{{inputs.tone}} {{inputs.company_id}}"}]}}
+server:
+  mcp: {}
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}"}, {name: bob, account: acme, sha256: "${BOB}"}, {name: eve, account: other, sha256: "${EVE}"}]}
+`
+	s := whole.Open(t, rig.Memory(t), visits, fakellm.New(t))
+	c := connect(t, s, protocols[1], nil)
+	list, err := c.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range list.Tools {
+		b, err := json.Marshal(tool.InputSchema)
+		has := strings.Contains(string(b), `"inputs":{"description":"Values that the agent wants by name.","properties":{"company_id":{"description":"Its number.","type":"integer"},"tone":{`) &&
+			strings.Contains(string(b), `"required":["message","inputs"]`)
+		if err != nil || has != (tool.Name == "visit") {
+			t.Errorf("%s: %s, %v", tool.Name, b, err)
+		}
+	}
+	if r := call(t.Context(), t, c, "visit", map[string]any{"message": "", "inputs": map[string]any{"company_id": 7}}); r.IsError || textOf(r) != "kind 7" {
+		t.Errorf("%+v %s", r, textOf(r))
+	}
+	for want, args := range map[string]map[string]any{
+		`lacks the input "company_id"`: {"message": "go"},
+		"wrong value for the input":    {"message": "go", "inputs": map[string]any{"company_id": "x"}},
+	} {
+		if r := call(t.Context(), t, c, "visit", args); !r.IsError || !strings.Contains(textOf(r), want) {
+			t.Errorf("%v: %+v %s", args, r, textOf(r))
+		}
+	}
+	if _, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "visit", Arguments: map[string]any{"message": "go", "company_id": 7}}); err == nil || !strings.Contains(err.Error(), "the arguments are message, inputs, files, context and task") {
+		t.Error(err)
+	}
+}

@@ -549,3 +549,42 @@ func TestHaltedAndRights(t *testing.T) {
 		t.Errorf("%d tasks", n)
 	}
 }
+
+// TestInputs: what an agent wants by name is metadata, as an object or as a text with its JSON, of a chat and of a response;
+// what is wrong with it is said.
+func TestInputs(t *testing.T) {
+	t.Parallel()
+	d := open(t, `version: v1
+agents: {teller: {scripted: {steps: [{echo: true}]}}}
+teams:
+  visit: {inputs: {company_id: {type: integer}}, workflow: {steps: [{id: a, agent: teller, task: "About {{inputs.company_id}}: {{input}}"}]}}
+  asks: {inputs: {company_id: {type: integer}}, workflow: {steps: [{id: q, human: {question: "Sure?"}}, {id: a, agent: teller, task: "{{inputs.company_id}} {{steps.q.text}}"}]}}
+server:
+  openai: {}
+  auth: {api_keys: [{name: ann, account: acme, sha256: "${ANN}"}, {name: bob, account: acme, sha256: "${BOB}"}, {name: eve, account: other, sha256: "${EVE}"}]}
+`)
+	for _, more := range []string{`, "metadata": {"inputs": {"company_id": 7}}`, `, "metadata": {"inputs": "{\"company_id\": \"7\"}", "x": "y"}`} {
+		if text, _ := d.ask(d.Target, chat("visit", more, "user:go")); !strings.HasPrefix(text, "About 7: go") {
+			t.Errorf("%s: %q", more, text)
+		}
+		body := `{"model": "visit", "input": "go"` + more + `}`
+		if r := d.respond(d.Target, http.MethodPost, "", body); !strings.HasPrefix(r.text(), "About 7: go") {
+			t.Errorf("%s: %+v", more, r)
+		}
+	}
+	for more, want := range map[string]string{
+		"": `lacks the input`,
+		`, "metadata": {"inputs": {"company_id": "x"}}`: `wrong value for the input`,
+		`, "metadata": {"inputs": "company 7"}`:         "metadata.inputs must be an object of values by name",
+		`, "metadata": {"inputs": [7]}`:                 "metadata.inputs must be an object of values by name",
+	} {
+		if resp, body := d.post(d.Target, "/v1/chat/completions", chat("visit", more, "user:go")); resp.StatusCode != http.StatusBadRequest || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", more, resp.StatusCode, body)
+		}
+	}
+	const more = `, "metadata": {"inputs": {"company_id": 7}}`
+	question, _ := d.ask(d.Target, chat("asks", more, "user:go"))
+	if text, _ := d.ask(d.Target, chat("asks", more, "user:go", "assistant:"+question, "user:yes")); text != "7 yes" {
+		t.Errorf("got %q", text)
+	}
+}

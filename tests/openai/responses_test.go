@@ -19,10 +19,10 @@ import (
 // response is what tests read of a response.
 type response struct {
 	ID, Object, Status, Model string
-	Created                   int64             `json:"created_at"`
-	TaskID                    string            `json:"task_id"`
-	Previous                  string            `json:"previous_response_id"`
-	Metadata                  map[string]string `json:"metadata"`
+	Created                   int64          `json:"created_at"`
+	TaskID                    string         `json:"task_id"`
+	Previous                  string         `json:"previous_response_id"`
+	Metadata                  map[string]any `json:"metadata"`
 	Background                bool
 	Incomplete                struct{ Reason string } `json:"incomplete_details"`
 	Error                     struct{ Code, Message, Reason string }

@@ -24,11 +24,15 @@ import (
 
 // arguments are those of a tool.
 type arguments struct {
-	Message string `json:"message"`
-	Files   []file `json:"files,omitempty"`
-	Context string `json:"context,omitempty"`
-	Task    string `json:"task,omitempty"`
+	Message string           `json:"message"`
+	Inputs  *structpb.Struct `json:"inputs,omitempty"` // values by name
+	Files   []file           `json:"files,omitempty"`
+	Context string           `json:"context,omitempty"`
+	Task    string           `json:"task,omitempty"`
 }
+
+// sayNothing reports whether there is nothing to send.
+func (a *arguments) sayNothing() bool { return a.Message == "" && len(a.Files) == 0 && a.Inputs == nil }
 
 // file is a file in the arguments. One of Data, Text and URL is set.
 type file struct {
@@ -127,7 +131,7 @@ func (t *toolCall) read() error {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&t.args); err != nil {
 		wrong := mismatch("arguments", err)
-		wrong.text += "; the arguments are message, files, context and task"
+		wrong.text += "; the arguments are message, inputs, files, context and task"
 		return wrong
 	}
 	return nil
@@ -182,7 +186,7 @@ func (t *toolCall) send(ctx context.Context) (task *a2av1.Task, done func(), err
 		return task, nil, err
 	case t.args.Task != "":
 		t.task = t.args.Task
-		if t.args.Message == "" && len(t.args.Files) == 0 {
+		if t.args.sayNothing() {
 			task, err = t.wait(ctx, t.args.Task)
 			return task, nil, err
 		}
@@ -190,7 +194,7 @@ func (t *toolCall) send(ctx context.Context) (task *a2av1.Task, done func(), err
 		n := t.repeats.next(key)
 		task, err = t.post(ctx, t.message(t.repeats.id(key, n)))
 		return task, func() { t.repeats.done(key, n+1) }, err
-	case t.args.Message == "" && len(t.args.Files) == 0:
+	case t.args.sayNothing():
 		return nil, nil, wire.Invalid("message", "must say what the agent shall do")
 	}
 	return t.begin(ctx)
@@ -232,6 +236,9 @@ func (t *toolCall) message(id string) *a2av1.SendMessageRequest {
 	m := &a2av1.Message{MessageId: id, ContextId: t.args.Context, TaskId: t.args.Task, Role: a2av1.Role_ROLE_USER}
 	if t.args.Message != "" {
 		m.Parts = agent.TextParts(t.args.Message)
+	}
+	if t.args.Inputs != nil {
+		m.Parts = append(m.Parts, &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(t.args.Inputs)}, MediaType: "application/json"})
 	}
 	for _, f := range t.args.Files {
 		m.Parts = append(m.Parts, f.part())

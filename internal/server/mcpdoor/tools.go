@@ -11,7 +11,7 @@ import (
 	"github.com/agentteams/team-server/internal/server/service"
 )
 
-// inputSchema is that of every tool.
+// inputSchema is that of a tool without inputs.
 var inputSchema = json.RawMessage(`{"type":"object","properties":{` +
 	`"message":{"type":"string","description":"What the agent shall do, or, with task, the answer to its question. Empty with task: waits for the answer of that task."},` +
 	`"files":{"type":"array","description":"Files for the agent.","items":{"type":"object","properties":{` +
@@ -43,12 +43,34 @@ func (d *Door) list(ctx context.Context, q *request) (any, error) {
 			return nil, err
 		}
 		for _, a := range resp.GetAgents() {
-			result.Tools = append(result.Tools, mcp.Tool{Name: a.GetId(), Title: a.GetInfo().GetName(), Description: describe(a.GetInfo()), InputSchema: inputSchema})
+			result.Tools = append(result.Tools, mcp.Tool{Name: a.GetId(), Title: a.GetInfo().GetName(), Description: describe(a.GetInfo()), InputSchema: schemaOf(a.GetInfo())})
 		}
 		if req.PageToken = resp.GetNextPageToken(); req.GetPageToken() == "" {
 			return result, nil
 		}
 	}
+}
+
+// schemaOf returns the schema of the arguments of the tool that is an agent: those that all have, and the values that the agent
+// wants by name.
+func schemaOf(info *teamv1.AgentInfo) any {
+	if info.GetInputs() == nil {
+		return inputSchema
+	}
+	var s struct {
+		Type       string         `json:"type"`
+		Properties map[string]any `json:"properties"`
+		Required   []string       `json:"required"`
+		Additional bool           `json:"additionalProperties"`
+	}
+	_ = json.Unmarshal(inputSchema, &s) // it is ours
+	inputs := info.GetInputs().AsMap()
+	inputs["description"] = "Values that the agent wants by name."
+	s.Properties["inputs"] = inputs
+	if inputs["required"] != nil {
+		s.Required = append(s.Required, "inputs")
+	}
+	return s
 }
 
 // describe returns the description of an agent with its skills.

@@ -27,6 +27,7 @@ type ask struct {
 	all          []message
 	conversation string           // id of the conversation, "" without one
 	previous     string           // id of the response that it follows, "" without one
+	inputs       *structpb.Struct // values by name, nil without any
 	background   bool             // its caller does not wait
 	echo         *structpb.Struct // what the task keeps of the request
 }
@@ -181,6 +182,27 @@ func (a *ask) check() error {
 		return wire.Invalid("model", "is required; it is the id of an agent or a team, see /v1/models")
 	case len(a.all) == 0:
 		return wire.Invalid(a.field, "must have at least one message")
+	}
+	return nil
+}
+
+// readInputs reads the values that the agent wants by name. Most clients can only send texts as metadata, so a text with the JSON
+// is the same.
+func (a *ask) readInputs() error {
+	given, ok := a.Metadata["inputs"]
+	if !ok {
+		return nil
+	}
+	b, err := json.Marshal(given)
+	if text, is := given.(string); is {
+		b = []byte(text)
+	}
+	if err == nil {
+		err = wire.ScanJSON(b)
+	}
+	a.inputs = &structpb.Struct{}
+	if err != nil || a.inputs.UnmarshalJSON(b) != nil {
+		return wire.Invalid("metadata.inputs", `must be an object of values by name, or a text with its JSON, such as {"company_id": "7"}`)
 	}
 	return nil
 }

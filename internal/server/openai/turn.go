@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/taskstate"
@@ -58,6 +59,9 @@ func (d *Door) turnOf(ctx context.Context, h http.Header, req *ask, body []byte)
 	}
 	if t.isTitle() {
 		t.key, t.model = "", cmp.Or(d.config.Settings.GetTitleModel(), t.model)
+	}
+	if err := req.readInputs(); err != nil {
+		return nil, err
 	}
 	if len(t.last()) == 0 {
 		return nil, wire.Invalid(req.field, "must end with a message of the user that has content")
@@ -342,10 +346,14 @@ func stale(task *a2av1.Task) bool {
 // send returns the call that a turn is, with its context.
 func (t *turn) send(ctx context.Context, at place) (context.Context, *a2av1.SendMessageRequest) {
 	ctx = a2a.WithTranscript(ctx, a2a.Transcript{Earlier: t.earlier(), Remember: t.key != ""})
+	parts := t.last()
+	if t.inputs != nil && at.task == "" { // clients that send metadata send it with answers to questions too
+		parts = append(parts, &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(t.inputs)}, MediaType: "application/json"})
+	}
 	return ctx, &a2av1.SendMessageRequest{
 		Tenant: t.model,
 		Message: &a2av1.Message{
-			MessageId: at.message, ContextId: at.context, TaskId: at.task, Role: a2av1.Role_ROLE_USER, Parts: t.last(), Metadata: t.echo,
+			MessageId: at.message, ContextId: at.context, TaskId: at.task, Role: a2av1.Role_ROLE_USER, Parts: parts, Metadata: t.echo,
 		},
 		Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: t.background},
 	}
