@@ -20,8 +20,13 @@ type Kept struct {
 	Steps, Repeated []string
 }
 
-// ErrReference means that an event that is kept refers to one that is not.
-var ErrReference = errors.New("a result refers to an event that is not kept")
+// Errors of Keep.
+var (
+	// ErrReference means that an event that is kept refers to one that is not.
+	ErrReference = errors.New("a result refers to an event that is not kept")
+	// ErrDecided means that the run decided to fail although all of its steps are kept: it would decide so again.
+	ErrDecided = errors.New("all of its steps would be kept, so that it would fail in the same way")
+)
 
 // Keep returns what a new run keeps of the events of a run that has ended, beginning with Accepted. It keeps
 //
@@ -49,6 +54,9 @@ func Keep(events []*teamv1.Event) (Kept, error) {
 			k.kept.Repeated = append(k.kept.Repeated, scope)
 		}
 	}
+	if !k.changes() {
+		return Kept{}, ErrDecided
+	}
 	for _, ev := range events[1:] {
 		if err := k.keep(ev); err != nil {
 			return Kept{}, err
@@ -74,6 +82,7 @@ type work struct {
 	decides  bool            // it has steps of its own
 	last     int64           // sequence number of its last decision that did not end it
 	dropped  bool            // a decision has canceled it
+	failed   bool            // it has decided to fail
 	started  bool            // its start is kept
 	answered map[string]bool // ids of its own questions that have an answer
 	asked    map[string]teamv1.Asked_Kind
@@ -101,6 +110,7 @@ func (k *keeper) read(ev *teamv1.Event) {
 		if !isLast(e.Decided) {
 			w.last = ev.GetSeq()
 		}
+		w.failed = w.failed || e.Decided.GetFailure() != nil
 		for _, s := range e.Decided.GetSteps() {
 			scope := agent.Scope(ev.GetScope(), s.GetId())
 			k.of(scope).step = s
@@ -144,6 +154,17 @@ func (w *work) continues() bool {
 		}
 	}
 	return true
+}
+
+// changes reports whether anything of the run could end in another way than before: something runs again, or continues that
+// has not decided to fail.
+func (k *keeper) changes() bool {
+	for _, w := range k.works {
+		if w.continues() && !w.failed {
+			return true
+		}
+	}
+	return false
 }
 
 // keep adds an event to those that are kept, if it is.

@@ -122,6 +122,39 @@ func TestKeep_FailuresThatWereDealtWith(t *testing.T) {
 	}
 }
 
+// TestKeep_NothingChanges: a run whose teams have gone on after each failure and then decided to fail would only fail again.
+// One that was canceled continues.
+func TestKeep_NothingChanges(t *testing.T) {
+	fails := func(r *record, scope string) {
+		r.add(scope, &teamv1.Event{Kind: &teamv1.Event_Decided{Decided: &teamv1.Decided{Failure: &teamv1.Error{Reason: "X"}}}})
+		r.end(scope, badly)
+	}
+	for name, ends := range map[string]func(r *record){
+		"the run": func(r *record) { fails(r, "") },
+		"a nested team": func(r *record) {
+			r.decide("", delegate("3", 0))
+			r.start("3")
+			r.decide("3")
+			fails(r, "3")
+			fails(r, "")
+		},
+		"": func(r *record) { r.end("", canceled) },
+	} {
+		var r record
+		r.accept()
+		r.decide("", delegate("1", 0))
+		r.start("1")
+		r.end("1", badly)
+		r.decide("", delegate("2", 0))
+		r.start("2")
+		r.end("2", well)
+		ends(&r)
+		if _, err := journal.Keep(r); (err != nil) != (name != "") || err != nil && !errors.Is(err, journal.ErrDecided) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestKeep_Nested: a team that failed continues behind what it has kept. A call of a tool that was cut off has begun.
 func TestKeep_Nested(t *testing.T) {
 	var r record
