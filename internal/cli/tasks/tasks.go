@@ -111,6 +111,9 @@ func parseState(word string) (a2av1.TaskState, error) {
 	return a2av1.TaskState(n + 1), nil //nolint:gosec // few
 }
 
+// pageSize is the number of tasks that are listed unless a query says otherwise.
+const pageSize = 50
+
 // List prints the tasks that a query selects.
 func (c *Commands) List(ctx context.Context, q *Query) error {
 	req, err := q.request(time.Now())
@@ -126,8 +129,11 @@ func (c *Commands) List(ctx context.Context, q *Query) error {
 			}
 			list = append(list, page.GetTasks()...)
 			next := page.GetNextPageToken()
-			if q.All && next != "" && next != req.GetPageToken() {
-				req.PageToken = next
+			left := int(cmp.Or(q.Size, pageSize)) - len(list) // a page of a search for words may have fewer tasks than there are
+			if (q.All || q.Text != "" && left > 0) && next != "" && next != req.GetPageToken() {
+				if req.PageToken = next; !q.All {
+					req.PageSize = int32(left) //nolint:gosec // at most 100
+				}
 				continue
 			}
 			if err := c.table(list, time.Now()); err != nil {

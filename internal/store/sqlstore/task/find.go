@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -56,86 +55,31 @@ func (s *Tasks) Find(ctx context.Context, q a2a.TaskQuery) (page a2a.FoundTasks,
 	return page, nil
 }
 
-// Texts are read maxTexts at once to find words in them, at most maxSearched for a page.
-const (
-	maxTexts    = 1000
-	maxSearched = 50_000
-)
+// maxTexts is how many texts are searched for a page, so that one costs about as much as another, however many tasks there are.
+const maxTexts = 500
 
 // withWords returns the ids of the first tasks of a query after a cursor whose texts have all words, for a page and one more.
 // It reads the texts in turn: an index of the words would make the creation of each task a quarter slower. If there are too many
-// for one page, rest is how far it has come. Searches of an account take turns.
+// for one page, rest is how far it has come.
 func (s *Tasks) withWords(ctx context.Context, q a2a.TaskQuery, c store.Cursor, words []string) (ids []string, rest *store.Cursor, err error) {
-	done, err := s.searches.enter(ctx, q.Account)
+	text, args := selectFound(textColumns(q), q, c, nil, maxTexts)
+	rows, err := db.Rows(ctx, s.DB.Reader(), (*textRow).dest, text, args...)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer done()
-	for n, searched := q.PageSize+1, 0; ; n = min(4*n, maxTexts) {
-		text, args := selectFound(textColumns(q), q, c, nil, n)
-		rows, err := db.Rows(ctx, s.DB.Reader(), (*textRow).dest, text, args...)
-		if err != nil {
-			return nil, nil, err
+	for _, r := range rows {
+		if !store.HasWords(r.text, words) {
+			continue
 		}
-		for _, r := range rows {
-			if !store.HasWords(r.text, words) {
-				continue
-			}
-			if ids = append(ids, r.id); len(ids) > q.PageSize {
-				return ids, nil, nil
-			}
-		}
-		if len(rows) < n {
+		if ids = append(ids, r.id); len(ids) > q.PageSize {
 			return ids, nil, nil
 		}
-		last := rows[len(rows)-1]
-		c = store.Cursor{ID: last.id, At: last.at}
-		if searched += n; searched >= maxSearched {
-			return ids, &c, nil
-		}
 	}
-}
-
-// turns are locks by account, for which callers wait with a context. The zero value is ready. It is safe for concurrent use.
-type turns struct {
-	mu sync.Mutex
-	of map[string]*turn // by account, for those with callers; guarded by mu
-}
-
-// turn is the turn of one account.
-type turn struct {
-	taken   chan struct{} // a semaphore for one caller
-	callers int           // those that have it or wait for it; guarded by turns.mu
-}
-
-// enter takes the lock of an account. Unless there is an error, the caller must call done to release it. The error is the
-// cause of ctx.
-func (t *turns) enter(ctx context.Context, account string) (done func(), err error) {
-	t.mu.Lock()
-	if t.of == nil {
-		t.of = map[string]*turn{}
+	if len(rows) == maxTexts {
+		last := rows[maxTexts-1]
+		rest = &store.Cursor{ID: last.id, At: last.at}
 	}
-	of := t.of[account]
-	if of == nil {
-		of = &turn{taken: make(chan struct{}, 1)}
-		t.of[account] = of
-	}
-	of.callers++
-	t.mu.Unlock()
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if of.callers--; of.callers == 0 {
-			delete(t.of, account)
-		}
-	}
-	select {
-	case of.taken <- struct{}{}:
-		return func() { <-of.taken; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, context.Cause(ctx)
-	}
+	return ids, rest, nil
 }
 
 // textRow is the text of a task, and its place in the order of its query.

@@ -25,8 +25,6 @@ type Tasks struct {
 	DB     *db.DB
 	Claims *run.Runs
 	totals totals
-
-	searches turns // for words
 }
 
 // selectStanding selects the standing of an owner's task.
