@@ -63,7 +63,7 @@ func (r *run) effort(match func(*journal.Node) bool) (spent *teamv1.Spent, took 
 }
 
 // shares converts values to shares whose sum is 1. It uses the first list whose sum is not
-// 0; if there is none, all shares are equal.
+// 0; without such a list, all shares are equal.
 func shares(lists ...[]float64) []float64 {
 	for _, list := range lists {
 		var sum float64
