@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -204,7 +206,9 @@ func latency(t *testing.T, targets []rig.Target, name string, d time.Duration) t
 	for start := time.Now(); len(all) < 200 || time.Since(start) < d; {
 		began := time.Now()
 		i := len(all)
+		returned := time.AfterFunc(15*time.Second, func() { _ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) }) // what does it wait for?
 		resp, err := clients[i%len(clients)].Send(within(t), rig.Text("echo", fmt.Sprint(name, "-", i), "hi"))
+		returned.Stop()
 		if err != nil || resp.GetTask().GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
 			t.Fatal(resp, err)
 		}

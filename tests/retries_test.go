@@ -2,10 +2,7 @@ package tests
 
 import (
 	"context"
-	"errors"
 	"net"
-	"os"
-	"runtime/pprof"
 	"testing"
 	"time"
 
@@ -49,17 +46,10 @@ func written(t *testing.T, llm *fakellm.Server, price openai.Price, calls team.U
 	return reg
 }
 
-// within returns a context for a call that should take much less than 20 seconds. When they are over, all goroutines are
-// printed, because what the call waits for is seen only then.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
-	context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
-		}
-	})
 	return ctx
 }
 
