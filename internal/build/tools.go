@@ -60,7 +60,7 @@ func (b *builder) startTools() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				faults = append(faults, ToolFault{ids, fmt.Sprintf("tool %q does not start", name), err})
+				faults = append(faults, ToolFault{ids, fmt.Sprintf("tool %q does not start", name), b.placed(name, err)})
 				return
 			}
 			b.agents.tools[name] = s
@@ -75,6 +75,15 @@ func (b *builder) startTools() error {
 	}
 	slices.SortFunc(faults, func(a, b ToolFault) int { return strings.Compare(a.Why, b.Why) })
 	return faults
+}
+
+// placed returns an error of a tool with the place of the tool in the file, unless it has it.
+func (b *builder) placed(name string, err error) error {
+	place := config.Place(b.Definition, "tools", name)
+	if place == "" || strings.Contains(err.Error(), place) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", place, err)
 }
 
 // startTool starts an MCP server, which runs until it is closed. One that is not required may be down or slow. One that
