@@ -109,7 +109,7 @@ func (c *chat) say(ctx context.Context, text string) error {
 		return nil
 	case err != nil:
 		c.waiting = nil
-		return inDemo(c.shell, err, c.run.File)
+		return notServed(c.shell, err, c.team, c.run.File)
 	case t.Waiting:
 		c.waiting = t
 		return nil

@@ -198,7 +198,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 			err = nil
 		}
 		if err != nil {
-			err = inDemo(s, answers.explain(err, t), f.File)
+			err = notServed(s, answers.explain(err, t), team, f.File)
 			if s.Server != "" && t.TaskID != "" && !t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
 				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &CallFlags{})
 			}
@@ -289,15 +289,23 @@ func aboutAnswer(typed, message string) string {
 	return message
 }
 
-// inDemo returns the error of a call of the in-process server. If it does not know the agent because it serves the demo,
-// the error says why it does.
-func inDemo(s *Shell, err error, file string) error {
+// notServed returns the error of a call of the in-process server. If it does not know the agent because it serves the demo, or
+// because no team of the file uses the agent, the error says so.
+func notServed(s *Shell, err error, id, file string) error {
 	e := agent.AsError(err)
-	if s.Server != "" || fileOrDefault(file) != "" || e.Reason != agent.ReasonAgentNotFound {
+	if s.Server != "" || e.Reason != agent.ReasonAgentNotFound {
 		return err
 	}
 	unknown := *e
-	unknown.Message += "; there is no team.yaml in this folder, so these are those of the demo: name your file with --file"
+	if fileOrDefault(file) == "" {
+		unknown.Message += "; there is no team.yaml in this folder, so these are those of the demo: name your file with --file"
+		return &unknown
+	}
+	def, faulty := s.Definition(file)
+	if faulty != nil || def.Server.GetAgents()[id] == nil {
+		return err
+	}
+	unknown.Message += fmt.Sprintf("; the file has it at %s, but no team uses it, so that it is not served", config.Place(def, "agents", id))
 	return &unknown
 }
 
