@@ -222,7 +222,8 @@ func end(ctx context.Context, s keeper, c a2a.Claim) error {
 	if err := c.Journal.Commit(ctx); err != nil {
 		return err
 	}
-	return s.Park(ctx, c, a2a.Park{Done: true})
+	_, err := s.Park(ctx, c, a2a.Park{Done: true})
+	return err
 }
 
 // pages reads one page after the other, and then again from the second.

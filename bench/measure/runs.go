@@ -82,7 +82,8 @@ func (j Job) Drive(ctx context.Context, s *sqlstore.Store, r *drive.Runner, c *t
 		return fmt.Errorf("%d claims: %w", len(claims), err)
 	}
 	park, err := r.Drive(ctx, claims[0])
-	if err = errors.Join(err, s.Park(ctx, claims[0], park)); err != nil {
+	_, parked := s.Park(ctx, claims[0], park)
+	if err = errors.Join(err, parked); err != nil {
 		return err
 	}
 	task, _, err := s.Task(ctx, a2a.Key{Owner: Owner, ID: id})

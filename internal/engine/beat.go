@@ -9,11 +9,11 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// beat sends heartbeats for this replica until ctx ends, three per lease. After two missed
+// Beat sends heartbeats for this replica until ctx ends, three per lease. After two missed
 // heartbeats it ends the runs of this replica, well before another replica may claim them. It does
 // the same when a heartbeat succeeds only after the lease has expired, for example because the
 // process was suspended. It returns at once if leases do not expire.
-func (e *Engine) beat(ctx context.Context) {
+func (e *Settler) Beat(ctx context.Context) {
 	every := e.Leases.Lease() / 3
 	if every <= 0 {
 		return // leases do not expire: no other replica can claim the runs
@@ -40,12 +40,12 @@ func (e *Engine) beat(ctx context.Context) {
 			_ = e.settled(beating)
 		}
 		if p.beaten(before, time.Now(), err == nil) {
-			e.renew(ctx)
+			e.Begin(ctx)
 		}
 	}
 }
 
-// beating is the key in Engine.logged for failed heartbeats.
+// beating is the key in Settler.logged for failed heartbeats.
 const beating = "beat"
 
 // pulse records when the last successful heartbeat began and when the tenure was last renewed.
@@ -69,15 +69,22 @@ func (p *pulse) beaten(begin, now time.Time, ok bool) (lost bool) {
 }
 
 // say sends one heartbeat. Its timeout is every, so that it does not delay the next one.
-func (e *Engine) say(ctx context.Context, every time.Duration) error {
+func (e *Settler) say(ctx context.Context, every time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, every)
 	defer cancel()
 	return e.Leases.Beat(ctx, e.Replica)
 }
 
-// renew ends the current tenure, if there is one, which cancels the runs claimed in it with the
-// cause agent.ErrFenced, and begins a new one.
-func (e *Engine) renew(ctx context.Context) {
+// tenure is a period in which the heartbeats of the replica succeed. Its context is the parent of
+// the runs claimed in it, so that they end with it.
+type tenure struct {
+	ctx context.Context
+	end context.CancelCauseFunc
+}
+
+// Begin ends the current tenure, if there is one, which cancels the runs claimed in it with the
+// cause agent.ErrFenced, and begins a new one, which ends with ctx at the latest.
+func (e *Settler) Begin(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.tenure != nil {
@@ -85,4 +92,11 @@ func (e *Engine) renew(ctx context.Context) {
 	}
 	e.tenure = &tenure{}
 	e.tenure.ctx, e.tenure.end = context.WithCancelCause(ctx)
+}
+
+// Tenure returns the context of runs that are claimed from now on.
+func (e *Settler) Tenure() context.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.tenure.ctx
 }

@@ -30,7 +30,7 @@ const me = "acme/ann"
 type rig struct {
 	testing.TB
 	*sqlstore.Store
-	*engine.Engine
+	*engine.Loop
 	logs *observer.ObservedLogs
 	stop func() // ends Serve and waits for it
 }
@@ -39,7 +39,7 @@ type rig struct {
 func serve(t testing.TB, slots int, drive engine.Drive) *rig {
 	core, logs := observer.New(zap.DebugLevel)
 	s := memstore.Open(t)
-	r := &rig{TB: t, Store: s, logs: logs, Engine: engine.New(engine.Config{Leases: s, Slots: slots, Replica: "r1", Log: zap.New(core)})}
+	r := &rig{TB: t, Store: s, logs: logs, Loop: engine.New(engine.Config{Leases: s, Slots: slots, Replica: "r1", Log: zap.New(core)})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, drive); close(done) }()
@@ -312,7 +312,7 @@ func lost(t *testing.T) {
 	var r *rig
 	r = serve(t, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 		drives++
-		if err := r.Release(ctx, c, time.Now().Add(time.Hour)); err != nil { // as another process would take it
+		if _, err := r.Release(ctx, c, time.Now().Add(time.Hour)); err != nil { // as another process would take it
 			t.Error(err)
 		}
 		return a2a.Park{}, c.Journal.Commit(ctx)
@@ -340,7 +340,7 @@ func (b *broken) Claim(ctx context.Context, replica string, room *engine.Room) (
 
 func refused(t *testing.T) {
 	s := &broken{Store: memstore.Open(t), refusals: 3}
-	r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s})}
+	r := &rig{TB: t, Store: s.Store, Loop: engine.New(engine.Config{Leases: s})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, end) }()

@@ -26,13 +26,13 @@ type Leases interface {
 	Claim(ctx context.Context, replica string, room *Room) (claims []a2a.Claim, next time.Time, err error)
 	// Park releases a claimed run after its drive has returned without an error. A run that is not
 	// done is due at once if its inbox holds an unread input. Park decides that under the same lock
-	// as the arrival of an input, so that none is missed. It returns agent.ErrFenced if the claim
-	// has been lost.
-	Park(ctx context.Context, c a2a.Claim, p a2a.Park) error
+	// as the arrival of an input, so that none is missed, and returns what it has decided. It returns
+	// agent.ErrFenced if the claim has been lost.
+	Park(ctx context.Context, c a2a.Claim, p a2a.Park) (Next, error)
 	// Release releases a claimed run whose drive was stopped or failed. The run is due at the given
 	// time, or at once if that is zero; an input makes it due earlier. It returns agent.ErrFenced
 	// if the claim has been lost.
-	Release(ctx context.Context, c a2a.Claim, at time.Time) error
+	Release(ctx context.Context, c a2a.Claim, at time.Time) (Next, error)
 	// Suspend releases a claimed run, which is not due again until an input arrives for it. Until
 	// then, readers of its task see the reason.
 	Suspend(ctx context.Context, c a2a.Claim, reason string) error

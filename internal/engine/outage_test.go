@@ -41,16 +41,16 @@ func (s *shared) Claim(ctx context.Context, replica string, room *engine.Room) (
 	return s.Store.Claim(ctx, replica, room)
 }
 
-func (s *shared) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+func (s *shared) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (engine.Next, error) {
 	if s.out.Load() {
-		return errors.Join(a2a.ErrStorage, errOut)
+		return engine.Next{}, errors.Join(a2a.ErrStorage, errOut)
 	}
 	return s.Store.Park(ctx, c, p)
 }
 
-func (s *shared) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
+func (s *shared) Release(ctx context.Context, c a2a.Claim, at time.Time) (engine.Next, error) {
 	if s.out.Load() {
-		return errOut
+		return engine.Next{}, errOut
 	}
 	return s.Store.Release(ctx, c, at)
 }
@@ -58,7 +58,7 @@ func (s *shared) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 // serveShared starts an engine over such a store.
 func serveShared(t *testing.T, drive engine.Drive) (*rig, *shared) {
 	s := &shared{Store: memstore.Open(t)}
-	r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
+	r := &rig{TB: t, Store: s.Store, Loop: engine.New(engine.Config{Leases: s, Replica: "r1"})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, drive); close(done) }()

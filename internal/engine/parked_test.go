@@ -63,7 +63,7 @@ func TestS_49_AnOutageParksNoRun(t *testing.T) {
 		s := &unready{Store: memstore.Open(t)}
 		s.out.Store(true)
 		drives := 0
-		r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
+		r := &rig{TB: t, Store: s.Store, Loop: engine.New(engine.Config{Leases: s, Replica: "r1"})}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {

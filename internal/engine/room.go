@@ -67,7 +67,7 @@ func (r *Room) Free() int { return r.free }
 // that account may hold so many more slots. It is 0 if the number of running runs of an account is
 // limited, because only a store knows that of all replicas.
 func (r *Room) Any() int {
-	if r.shares != nil && r.shares.LimitsRunning() {
+	if r.Limited() {
 		return 0
 	}
 	n := r.share("")
@@ -76,6 +76,9 @@ func (r *Room) Any() int {
 	}
 	return n
 }
+
+// Limited reports whether the number of running runs of any account or principal is limited.
+func (r *Room) Limited() bool { return r.shares != nil && r.shares.LimitsRunning() }
 
 // Held returns how many slots an account holds.
 func (r *Room) Held(account string) int { return r.held[account] }

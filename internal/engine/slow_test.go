@@ -30,17 +30,17 @@ func (s *slow) Claim(ctx context.Context, replica string, room *engine.Room) ([]
 	return s.Store.Claim(ctx, replica, room)
 }
 
-func (s *slow) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+func (s *slow) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (engine.Next, error) {
 	if s.parks.Add(-1) >= 0 {
 		<-ctx.Done()
-		return ctx.Err()
+		return engine.Next{}, ctx.Err()
 	}
 	return s.Store.Park(ctx, c, p)
 }
 
 // serveSlow starts an engine over such a store.
 func serveSlow(t *testing.T, s *slow, drive engine.Drive) *rig {
-	r := &rig{TB: t, Store: s.Store, Engine: engine.New(engine.Config{Leases: s, Replica: "r1"})}
+	r := &rig{TB: t, Store: s.Store, Loop: engine.New(engine.Config{Leases: s, Replica: "r1"})}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Serve(ctx, drive); close(done) }()

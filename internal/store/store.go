@@ -28,6 +28,7 @@ type Store interface {
 	a2a.Pushes
 	engine.Backlogs
 	engine.Leases
+	engine.Runs
 	catalog.Store
 	board.Store
 	account.Ledger

@@ -43,6 +43,12 @@ import (
 	"github.com/agentteams/team-server/pkg/team/workflow"
 )
 
+// Engine decides where and when runs are driven.
+type Engine = engine.Engine
+
+// EngineConfig is what a server gives its Engine.
+type EngineConfig = engine.Config
+
 // Listeners are the listeners of a server. One of them may be nil.
 type Listeners = server.Listeners
 
@@ -113,6 +119,8 @@ type Config struct {
 	// Slots is the maximum number of runs that this process drives at the same time; the
 	// default is 256.
 	Slots int
+	// Engine makes what decides where and when runs are driven; nil means that this process claims them from the store.
+	Engine func(EngineConfig) (Engine, error)
 	// Version is the version of the program, for cards and journals.
 	Version string
 	// Ready returns an error while the server should receive no calls. If Ready is nil, it
@@ -156,11 +164,14 @@ type TeamServer struct {
 	served    atomic.Bool // Serve closes own
 }
 
+// engineTimeout bounds the call of the store that records its engine.
+const engineTimeout = 10 * time.Second
+
 // core is a server without its bindings.
 type core struct {
 	settings *settings.Live // what all parts read
 	handler  *a2a.Handler
-	engine   *engine.Engine
+	engine   engine.Engine
 	runner   *drive.Runner
 	store    Store
 	auth     *auth.Server       // nil if every caller is accepted
@@ -266,13 +277,23 @@ func newCore(c *Config, now *settings.Snapshot) (core, error) {
 		return core{}, err
 	}
 	replica := strings.TrimPrefix(c.Replica+"-"+rand.Text(), "-")
-	var e *engine.Engine
+	var e engine.Engine
 	accounts := account.New(account.Config{
 		Settings: live, Ledger: c.Store, Costs: c.Store, Counts: c.Store, Shared: c.Store.Lease() > 0, Clock: c.Store.Now, Log: c.Log.Named("accounts"),
 		Changed: func() { e.Wake("") },
 	})
 	budget := inflight.New(memorySize(now), accounts.Weight)
-	e = engine.New(engine.Config{Leases: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})
+	makes := c.Engine
+	if makes == nil {
+		makes = func(c engine.Config) (engine.Engine, error) { return engine.New(c), nil }
+	}
+	e, err = makes(engine.Config{Leases: c.Store, Runs: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})
+	if err == nil {
+		err = useEngine(c.Store, e)
+	}
+	if err != nil {
+		return core{}, err
+	}
 	halts := inforce.New()
 	h := a2a.NewHandler(a2a.Config{
 		Settings: live, Agents: c.Agents, Store: c.Store, Overview: c.Store, Approvals: c.Store, Conversations: c.Store, Pushes: c.Store,
@@ -294,6 +315,13 @@ func newCore(c *Config, now *settings.Snapshot) (core, error) {
 	}
 	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
 	return core{settings: live, auth: by, certs: certs, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, budget: budget, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, ender: newEnder(c, live, by), notifier: t, measure: measure, traces: traces, log: c.Log.Named("server")}, nil
+}
+
+// useEngine records the engine of the store. The error says that the store has another one.
+func useEngine(s Store, e engine.Engine) error {
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	return s.UseEngine(ctx, e.Kind())
 }
 
 // drive returns the function that drives runs, measured and traced. The journal that the runner is given is that of

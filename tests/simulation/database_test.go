@@ -201,7 +201,10 @@ func (d *database) settled(j *journal, end func(a2a.Claim) error) error {
 // release makes the run of a claim due.
 func (d *database) release(j *journal) {
 	at := d.apart(time.Now().Add(-time.Millisecond))
-	_ = d.settled(j, func(c a2a.Claim) error { return d.Release(context.Background(), c, at) })
+	_ = d.settled(j, func(c a2a.Claim) error {
+		_, err := d.Release(context.Background(), c, at)
+		return err
+	})
 }
 
 // apart makes times of releases different: runs that are due at the same time have no order.
@@ -397,12 +400,12 @@ func (v *view) Claim(ctx context.Context, _ string, room *engine.Room) ([]a2a.Cl
 	return got.claims, got.next, err
 }
 
-func (v *view) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
-	return v.end(ctx, "parks", c, func(ctx context.Context, c a2a.Claim) error { return v.Store.Park(ctx, c, p) })
+func (v *view) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (engine.Next, error) {
+	return v.end(ctx, "parks", c, func(ctx context.Context, c a2a.Claim) (engine.Next, error) { return v.Store.Park(ctx, c, p) })
 }
 
-func (v *view) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
-	return v.end(ctx, "releases", c, func(ctx context.Context, c a2a.Claim) error {
+func (v *view) Release(ctx context.Context, c a2a.Claim, at time.Time) (engine.Next, error) {
+	return v.end(ctx, "releases", c, func(ctx context.Context, c a2a.Claim) (engine.Next, error) {
 		if !at.IsZero() {
 			at = v.db.apart(at)
 		}
@@ -411,17 +414,24 @@ func (v *view) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 }
 
 func (v *view) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
-	return v.end(ctx, "suspends", c, func(ctx context.Context, c a2a.Claim) error { return v.Store.Suspend(ctx, c, reason) })
+	_, err := v.end(ctx, "suspends", c, func(ctx context.Context, c a2a.Claim) (engine.Next, error) {
+		return engine.Next{}, v.Store.Suspend(ctx, c, reason)
+	})
+	return err
 }
 
 // end ends a claim. Nothing is written under it any more.
-func (v *view) end(ctx context.Context, what string, c a2a.Claim, end func(context.Context, a2a.Claim) error) error {
+func (v *view) end(ctx context.Context, what string, c a2a.Claim, end func(context.Context, a2a.Claim) (engine.Next, error)) (engine.Next, error) {
 	j := c.Journal.(*journal)
-	_, err := through(ctx, v, fmt.Sprint(what, " ", c.Root, " epoch ", c.Epoch), func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, v.db.settled(j, func(c a2a.Claim) error { return end(ctx, c) })
+	next, err := through(ctx, v, fmt.Sprint(what, " ", c.Root, " epoch ", c.Epoch), func(ctx context.Context) (next engine.Next, err error) {
+		err = v.db.settled(j, func(c a2a.Claim) (err error) {
+			next, err = end(ctx, c)
+			return err
+		})
+		return next, err
 	})
 	if err == nil {
 		j.fail(agent.ErrFenced)
 	}
-	return err
+	return next, err
 }

@@ -48,7 +48,7 @@ func TestDrive_DoesNotReadTheEndBehindItsAppend(t *testing.T) {
 	if err != nil || park.Done {
 		t.Fatal(park, err)
 	}
-	if err := s.Park(t.Context(), c, park); err != nil {
+	if _, err := s.Park(t.Context(), c, park); err != nil {
 		t.Fatal(err)
 	}
 	s.cancel(t)

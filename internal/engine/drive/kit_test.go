@@ -196,7 +196,7 @@ func (s *single) take(t *testing.T) a2a.Claim {
 // die gives the run up, as the end of a lease does.
 func (s *single) die(t *testing.T) {
 	t.Helper()
-	if err := s.Release(t.Context(), s.held, time.Time{}); err != nil {
+	if _, err := s.Release(t.Context(), s.held, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 }

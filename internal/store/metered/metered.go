@@ -69,8 +69,14 @@ func (s *Store) Claim(ctx context.Context, replica string, room *engine.Room) ([
 	return s.Store.Claim(ctx, replica, room)
 }
 
+// ClaimRun implements engine.Runs.
+func (s *Store) ClaimRun(ctx context.Context, replica, root string, room *engine.Room) (a2a.Claim, engine.Next, error) {
+	defer s.metrics.Time(ctx, "claim")()
+	return s.Store.ClaimRun(ctx, replica, root, room)
+}
+
 // Park implements engine.Leases.
-func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (engine.Next, error) {
 	defer s.metrics.Time(ctx, "park")()
 	return s.Store.Park(ctx, c, p)
 }

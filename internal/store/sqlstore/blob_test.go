@@ -89,7 +89,7 @@ func TestA_16_Blobs(t *testing.T) {
 			record(t, c, artifact(p), note("x"), received(file(1<<10, "small")))
 			wantFiles(t, s, "one", p.GetRaw(), 3)
 			record(t, c, end())
-			if err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
+			if _, err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
 				t.Fatal(err)
 			}
 			finish(t, s, "two", artifact(p))
@@ -166,7 +166,7 @@ func TestA_16_ParkedTexts(t *testing.T) {
 				c := claim(t, s, "r")
 				piece := strings.Repeat(string(rune('a'+i)), 40<<10)
 				record(t, c, &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{ArtifactId: "x", Text: piece}}})
-				if err := s.Park(t.Context(), c, a2a.Park{Until: time.Now().Add(-time.Second)}); err != nil {
+				if _, err := s.Park(t.Context(), c, a2a.Park{Until: time.Now().Add(-time.Second)}); err != nil {
 					t.Fatal(err)
 				}
 			}

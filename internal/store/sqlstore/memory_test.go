@@ -145,7 +145,7 @@ func TestMemory_is_nowhere_else(t *testing.T) {
 	if _, _, err := other.Task(t.Context(), key("t1")); !errors.Is(err, a2a.ErrNotFound) {
 		t.Errorf("another store has the task: %v", err)
 	}
-	if err := s.Park(t.Context(), func() a2a.Claim { create(t, other, "t2"); return claim(t, other, "r") }(), a2a.Park{}); err == nil {
+	if _, err := s.Park(t.Context(), func() a2a.Claim { create(t, other, "t2"); return claim(t, other, "r") }(), a2a.Park{}); err == nil {
 		t.Error("a claim of another store was parked")
 	}
 	for _, dir := range []string{".", os.TempDir()} {

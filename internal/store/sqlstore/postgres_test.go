@@ -59,12 +59,58 @@ func TestPostgres_A_16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
 			t.Fatalf("Commit of the old owner: %v, want ErrFenced", err)
 		}
 	}
-	if err := a.Park(t.Context(), old, a2a.Park{}); !errors.Is(err, agent.ErrFenced) {
+	if _, err := a.Park(t.Context(), old, a2a.Park{}); !errors.Is(err, agent.ErrFenced) {
 		t.Errorf("Park of the old owner: %v, want ErrFenced", err)
 	}
 	record(t, c, end())
 	if got := texts(t, a, "one"); !slices.Equal(got, []string{"by a", "by b"}) {
 		t.Errorf("on record are %v", got)
+	}
+}
+
+// What a replica holds whose lease is over can be claimed by name, and is taken as due.
+func TestPostgres_AnotherServiceSchedulesRunsOfALostReplica(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{Lease: 300 * time.Millisecond})
+	create(t, a, "one")
+	create(t, a, "two")
+	if claims, _, err := a.Claim(t.Context(), "a", engine.NewRoom(2, nil)); err != nil || len(claims) != 2 {
+		t.Fatalf("Claim = %v, %v", claims, err)
+	}
+	room := engine.NewRoom(10, nil)
+	until(t, "the lease runs out", func() bool {
+		c, next, err := b.ClaimRun(t.Context(), "b", "one", room)
+		if err != nil || c.Journal == nil && next.At.IsZero() {
+			t.Fatalf("ClaimRun = %v, %v", next, err)
+		}
+		return c.Epoch == 2
+	})
+	due, err := b.TakeDue(t.Context(), room, 10)
+	if err != nil || len(due) != 1 || due[0] != key("two") {
+		t.Fatalf("TakeDue = %v, %v", due, err)
+	}
+	if c, _, err := b.ClaimRun(t.Context(), "b", "two", room); err != nil || c.Epoch != 2 {
+		t.Errorf("ClaimRun = %v, %v", c, err)
+	}
+}
+
+// A database has one engine until that is moved, which needs that no server uses it.
+func TestPostgres_OneEngine(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{Lease: 300 * time.Millisecond})
+	if err := errors.Join(a.UseEngine(t.Context(), engine.TemporalEngine), b.UseEngine(t.Context(), engine.TemporalEngine)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.UseEngine(t.Context(), engine.StoreEngine); err == nil || !strings.Contains(err.Error(), "engine move --to store") {
+		t.Errorf("the other engine: %v", err)
+	}
+	if err := a.Beat(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.MoveEngine(t.Context(), engine.StoreEngine); err == nil {
+		t.Error("moved while a server uses it")
+	}
+	until(t, "the lease runs out", func() bool { return b.MoveEngine(t.Context(), engine.StoreEngine) == nil })
+	if err := b.UseEngine(t.Context(), engine.StoreEngine); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -61,7 +61,7 @@ func TestS_51_CopyOfQuestions(t *testing.T) {
 			create(t, from, "one")
 			c := claim(t, from, "r")
 			record(t, c, asksBoss("q1"), asksBoss("q2"))
-			if err := from.Park(t.Context(), c, a2a.Park{}); err != nil {
+			if _, err := from.Park(t.Context(), c, a2a.Park{}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := sqlstore.Copy(t.Context(), from, to); err != nil {
@@ -92,7 +92,7 @@ func TestPostgres_S_51_AnotherReplica(t *testing.T) {
 		here := stores[i%2]
 		c := claim(t, here, fmt.Sprint("r", i%2))
 		record(t, c, asksBoss(fmt.Sprint("q", i)), &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Answered{Answered: &teamv1.Answered{Question: fmt.Sprint("q", i-1)}}})
-		if err := here.Park(t.Context(), c, a2a.Park{}); err != nil {
+		if _, err := here.Park(t.Context(), c, a2a.Park{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range stores {

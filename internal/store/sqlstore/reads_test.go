@@ -23,7 +23,7 @@ func TestSQLite_A_07_AReadThatIsBrokenOffLeavesNothingBehind(t *testing.T) {
 	}
 	record(t, c, events...)
 	record(t, c, end())
-	if err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup

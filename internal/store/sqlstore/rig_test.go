@@ -72,7 +72,7 @@ func finish(t testing.TB, s *sqlstore.Store, id string, events ...*teamv1.Event)
 	create(t, s, id)
 	c := claim(t, s, "r")
 	record(t, c, append(events, end())...)
-	if err := s.Park(context.Background(), c, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(context.Background(), c, a2a.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 }

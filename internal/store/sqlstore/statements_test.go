@@ -161,7 +161,7 @@ func TestP5_ReadersOfARunThatEnds(t *testing.T) {
 	}
 	c := claim(t, s, "r")
 	record(t, c, note("x"), end())
-	if err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	<-wake

@@ -33,6 +33,7 @@ type Config = db.Config
 type (
 	runs          = run.Runs
 	intake        = run.Intake
+	schedule      = run.Schedule
 	counts        = run.Counts
 	tasks         = task.Tasks
 	conversations = task.Conversations
@@ -51,6 +52,7 @@ type (
 type Store struct {
 	*runs
 	*intake
+	*schedule
 	*counts
 	*tasks
 	*conversations
@@ -87,6 +89,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	}
 	s.runs = run.New(d, s.pushes)
 	s.intake, s.tasks = &run.Intake{DB: d, Claims: s.runs, Pushes: s.pushes}, &task.Tasks{DB: d, Claims: s.runs}
+	s.schedule = &run.Schedule{DB: d, Claims: s.runs}
 	if s.Stale() {
 		if err := s.AdoptOrphans(ctx); err != nil && (s.Err() != nil || s.Ready() == nil) {
 			return nil, errors.Join(err, d.Close())
@@ -134,6 +137,15 @@ func (s *Store) Close() error {
 		err = s.Leave(ctx)
 	}
 	return errors.Join(err, s.db.Close())
+}
+
+// MoveEngine has another kind of engine drive the runs, from the next start of a server on. The error says that a server
+// uses the store.
+func (s *Store) MoveEngine(ctx context.Context, kind string) error {
+	if err := s.unused(ctx); err != nil {
+		return err
+	}
+	return s.schedule.MoveEngine(ctx, kind)
 }
 
 // Failed returns a channel that is closed when the store acknowledges nothing more; Err says why.

@@ -202,13 +202,21 @@ func (s *Store) Claim(ctx context.Context, replica string, room *engine.Room) ([
 }
 
 // Park implements engine.Leases.
-func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
-	return s.do(ctx, Park, func() error { return s.Store.Park(ctx, inner(c), p) })
+func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (next engine.Next, err error) {
+	err = s.do(ctx, Park, func() (err error) {
+		next, err = s.Store.Park(ctx, inner(c), p)
+		return err
+	})
+	return next, err
 }
 
 // Release implements engine.Leases.
-func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
-	return s.do(ctx, Release, func() error { return s.Store.Release(ctx, inner(c), at) })
+func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) (next engine.Next, err error) {
+	err = s.do(ctx, Release, func() (err error) {
+		next, err = s.Store.Release(ctx, inner(c), at)
+		return err
+	})
+	return next, err
 }
 
 // Suspend implements engine.Leases.

@@ -116,7 +116,7 @@ func closings(t *testing.T, open Open) {
 		c = r.claim("one")
 		r.append(c, answered("q2"))
 		r.wantOpen(toRole("x"), "one/q1")
-		if err := r.Release(r.ctx(), c, time.Time{}); err != nil {
+		if _, err := r.Release(r.ctx(), c, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		r.append(r.claim("one"), succeeded())

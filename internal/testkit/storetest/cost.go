@@ -79,7 +79,7 @@ func costs(t *testing.T, open Open) {
 		r := newRig(t, open)
 		old := r.run("one")
 		r.append(old, begun("1", "a/b", "m"), paid("1", "a/b", used(5)), begun("2", "a/b", "m"))
-		if err := r.Release(r.ctx(), old, time.Time{}); err != nil {
+		if _, err := r.Release(r.ctx(), old, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := old.Journal.Append(r.ctx(), paid("2", "a/b", used(9))); err == nil {

@@ -151,7 +151,7 @@ func leases(t *testing.T, open Open) {
 	t.Run("A-16 a released run is due at the time named", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")
-		if err := r.Release(r.ctx(), c, r.clock.Now().Add(time.Second)); err != nil {
+		if _, err := r.Release(r.ctx(), c, r.clock.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		if due := r.claims(); len(due) > 0 {
@@ -160,13 +160,62 @@ func leases(t *testing.T, open Open) {
 		r.clock.Move(time.Second)
 		r.claim("one")
 	})
+	nextDrives(t, open)
 	t.Run("A-16 a run is done when its end is on record", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")
-		if err := r.Park(r.ctx(), c, a2a.Park{Done: true}); err == nil {
+		if _, err := r.Park(r.ctx(), c, a2a.Park{Done: true}); err == nil {
 			t.Fatal("a run without an end is done")
 		}
 		r.append(c, succeeded())
 		r.park(c, a2a.Park{Done: true})
+	})
+}
+
+// nextDrives tests what is next for a run that is given up.
+func nextDrives(t *testing.T, open Open) {
+	t.Run("A-16 a run that is given up has a next drive", func(t *testing.T) {
+		until := NewClock().Now().Add(time.Hour)
+		for name, c := range map[string]struct {
+			give func(*rig, a2a.Claim) (engine.Next, error)
+			want func(*rig) engine.Next
+		}{
+			"parked until a time": {
+				func(r *rig, c a2a.Claim) (engine.Next, error) { return r.Park(r.ctx(), c, a2a.Park{Until: until}) },
+				func(*rig) engine.Next { return engine.Next{At: until} },
+			},
+			"parked for an input": {
+				func(r *rig, c a2a.Claim) (engine.Next, error) { return r.Park(r.ctx(), c, a2a.Park{}) },
+				func(*rig) engine.Next { return engine.Next{} },
+			},
+			"parked with an input": {
+				func(r *rig, c a2a.Claim) (engine.Next, error) {
+					r.put("one", followUp("f"))
+					return r.Park(r.ctx(), c, a2a.Park{Until: until})
+				},
+				func(r *rig) engine.Next { return engine.Next{At: r.clock.Now()} },
+			},
+			"released": {
+				func(r *rig, c a2a.Claim) (engine.Next, error) { return r.Release(r.ctx(), c, time.Time{}) },
+				func(r *rig) engine.Next { return engine.Next{At: r.clock.Now()} },
+			},
+			"released until a time": {
+				func(r *rig, c a2a.Claim) (engine.Next, error) { return r.Release(r.ctx(), c, until) },
+				func(*rig) engine.Next { return engine.Next{At: until} },
+			},
+			"ended": {
+				func(r *rig, c a2a.Claim) (engine.Next, error) {
+					r.append(c, succeeded())
+					return r.Park(r.ctx(), c, a2a.Park{Done: true})
+				},
+				func(*rig) engine.Next { return engine.Next{Ended: true} },
+			},
+		} {
+			r := newRig(t, open)
+			next, err := c.give(r, r.run("one"))
+			if want := c.want(r); err != nil || next.Ended != want.Ended || !next.At.Equal(want.At) {
+				t.Errorf("%s: %v, %v, want %v", name, next, err, want)
+			}
+		}
 	})
 }

@@ -179,7 +179,7 @@ func keepConversations(t *testing.T, open OpenKeep) {
 	if err := claim.Journal.Append(t.Context(), succeeded()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Park(t.Context(), claim, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(t.Context(), claim, a2a.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	sweepNow(t, s)

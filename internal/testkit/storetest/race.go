@@ -63,7 +63,7 @@ func takeFive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 }
 
 // storm adds inputs to a run from several goroutines until it has ended, and checks its events.
-func (r *rig) storm(t *testing.T, e *engine.Engine, root string) {
+func (r *rig) storm(t *testing.T, e engine.Engine, root string) {
 	acked := make(chan string, 40)
 	var wg sync.WaitGroup
 	for w := range 4 {

@@ -34,7 +34,7 @@ func Run(t *testing.T, open Open) {
 		name string
 		test func(*testing.T, Open)
 	}{
-		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases},
+		{"Request", requests}, {"Input", inputs}, {"Journal", journals}, {"End", ends}, {"Limit", limits}, {"Inbox", inboxes}, {"Lease", leases}, {"Engine", engines},
 		{"Read", reads}, {"Child", children}, {"Watch", watches}, {"List", lists}, {"Page", pages}, {"Fits", fits}, {"Overview", overviews}, {"Find", founds}, {"Kept", kept}, {"Backlog", backlogs}, {"Approvals", approvals},
 		{"Race", races}, {"Model", models}, {"Conversation", conversations}, {"Push", pushes}, {"Catalog", catalogs}, {"T-49 Audit", audits}, {"Collaboration", collaborations},
 		{"Board", boards}, {"Account", ledgers}, {"SharedBudgets", sharedBudgets}, {"Cost", costs}, {"Halt", halts}, {"T-11 Keys", keys}, {"T-11 Rights", rights},
@@ -179,7 +179,7 @@ func (r *rig) put(id string, in *teamv1.Inbound) int64 {
 // park releases a claimed run with p, which says when the run is due again.
 func (r *rig) park(c a2a.Claim, p a2a.Park) {
 	r.Helper()
-	if err := r.Park(r.ctx(), c, p); err != nil {
+	if _, err := r.Park(r.ctx(), c, p); err != nil {
 		r.Fatalf("Park(%s): %v", c.Root, err)
 	}
 }

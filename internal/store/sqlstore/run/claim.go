@@ -282,7 +282,7 @@ func (c *claim) takeFrom(ctx context.Context, holder, query string, limit int, a
 		c.taken = append(c.taken, j)
 		return nil
 	}, `WITH c AS MATERIALIZED (`+query+`)
-UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, parked = NULL WHERE id IN (SELECT id FROM c)
+UPDATE run SET holder = $1, epoch = epoch + 1, due = NULL, told = NULL, parked = NULL WHERE id IN (SELECT id FROM c)
 RETURNING id, owner, epoch, seq, bytes, push, inputs, `+firstOf("sum")+`, `+firstOf("body")+`, `+holder, append([]any{c.replica, int64(limit)}, args...)...)
 	for _, j := range c.taken[before:] {
 		c.room.Take(j.owner)

@@ -141,7 +141,7 @@ func TestA_16_TheTaskOfAnEndThatIsTriedAgain(t *testing.T) {
 	if failed != 1 {
 		t.Fatalf("%d reads failed, want 1", failed)
 	}
-	if err := s.Park(t.Context(), a2a.Claim{Root: "one", Owner: j.owner, Epoch: j.epoch, Journal: j}, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(t.Context(), a2a.Claim{Root: "one", Owner: j.owner, Epoch: j.epoch, Journal: j}, a2a.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	stored, seq, err := s.shown(t, "one")
@@ -270,7 +270,10 @@ func TestA_10_AnInputDuringAClaim(t *testing.T) {
 			if c.old {
 				// Its release is committed, and the process has not come to forget it.
 				old := claimedOne(t, s).Journal.(*journal)
-				err := s.db.Do(t.Context(), func(ctx context.Context, q db.Querier) error { return old.park(ctx, q, a2a.Park{Until: s.db.Now()}) })
+				err := s.db.Do(t.Context(), func(ctx context.Context, q db.Querier) error {
+					_, err := old.park(ctx, q, a2a.Park{Until: s.db.Now()})
+					return err
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -358,7 +361,7 @@ func TestA_16_WhatIsKeptOfAnEndedRun(t *testing.T) {
 				other := ring.New[entry](&s.rings, 1)
 				other.Add(entry{Entry: record.Entry{Event: &teamv1.Event{}, Size: ringed}}, 0)
 			}
-			if err := s.Park(t.Context(), cl, a2a.Park{Done: true}); err != nil {
+			if _, err := s.Park(t.Context(), cl, a2a.Park{Done: true}); err != nil {
 				t.Fatal(err)
 			}
 			if kept := s.live("one") == j; kept != (ringed == 0) {

@@ -122,16 +122,8 @@ func (s *Runs) reclaim(ctx context.Context, replica string) error {
 // Claim claims runs that are due or belong to replicas whose lease has expired, as many as room has free
 // slots for. With several replicas, next is at most db.PollEvery away.
 func (s *Runs) Claim(ctx context.Context, replica string, room *engine.Room) (claims []a2a.Claim, next time.Time, err error) {
-	if err := s.db.Refuses(); err != nil {
+	if err := s.mayClaim(ctx, replica); err != nil {
 		return nil, time.Time{}, err
-	}
-	if s.stale.Load() {
-		return nil, time.Time{}, fmt.Errorf("%w: no run can be claimed before those of the process before are free", a2a.ErrStorage)
-	}
-	if !s.heardOf(replica) {
-		if err := s.Beat(ctx, replica); err != nil {
-			return nil, time.Time{}, err
-		}
 	}
 	o, err := s.outlook(ctx, replica, room)
 	if err != nil {
@@ -156,6 +148,20 @@ func (s *Runs) Claim(ctx context.Context, replica string, room *engine.Room) (cl
 		}
 	}
 	return claims, s.db.Next(o.next, len(claims)), nil
+}
+
+// mayClaim returns an error if a replica can claim nothing. Otherwise its lease holds.
+func (s *Runs) mayClaim(ctx context.Context, replica string) error {
+	if err := s.db.Refuses(); err != nil {
+		return err
+	}
+	if s.stale.Load() {
+		return fmt.Errorf("%w: no run can be claimed before those of the process before are free", a2a.ErrStorage)
+	}
+	if s.heardOf(replica) {
+		return nil
+	}
+	return s.Beat(ctx, replica)
 }
 
 // outlook is what a claim can expect. Runs that become due later are claimed the next time.
@@ -280,24 +286,28 @@ func (s *Runs) forget(j *journal) {
 }
 
 // Park implements engine.Leases. It first commits everything appended.
-func (s *Runs) Park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+func (s *Runs) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (next engine.Next, err error) {
 	j, err := s.mine(ctx, c)
 	if err != nil {
-		return err
+		return next, err
 	}
 	j.mu.Lock()
-	ended := j.ended
+	next.Ended = j.ended
 	j.mu.Unlock()
 	switch {
-	case p.Done && !ended:
-		return fmt.Errorf("park %s as done: its end is not recorded", c.Root)
-	case !ended:
-		if err := s.db.Do(ctx, func(ctx context.Context, q db.Querier) error { return j.park(ctx, q, p) }); err != nil {
-			return s.kept(err)
+	case p.Done && !next.Ended:
+		return next, fmt.Errorf("park %s as done: its end is not recorded", c.Root)
+	case !next.Ended:
+		err := s.db.Do(ctx, func(ctx context.Context, q db.Querier) (err error) {
+			next.At, err = j.park(ctx, q, p)
+			return err
+		})
+		if err != nil {
+			return engine.Next{}, s.kept(err)
 		}
 	}
 	j.give() // the end has released the run already
-	return nil
+	return next, nil
 }
 
 // ours returns the journal of a claim.
@@ -317,32 +327,40 @@ func (s *Runs) mine(ctx context.Context, c a2a.Claim) (*journal, error) {
 	return j, j.Commit(ctx)
 }
 
-// park releases the run in a transaction. The run is due at once if its inbox holds an input,
-// otherwise as p says.
-func (j *journal) park(ctx context.Context, q db.Querier, p a2a.Park) error {
+// park releases the run in a transaction, and returns when it is due, the zero time if it waits for an input. The run
+// is due at once if its inbox holds an input, otherwise as p says.
+func (j *journal) park(ctx context.Context, q db.Querier, p a2a.Park) (time.Time, error) {
 	due, halted := sql.NullInt64{Int64: p.Until.UnixMilli(), Valid: !p.Until.IsZero()}, int64(0)
 	if p.Halts != 0 {
 		var err error
 		if due, err = admin.WaitsForHalt(ctx, q, j.s.db, p.Halts, due); err != nil {
-			return err
+			return time.Time{}, err
 		}
 		halted = 1
 	}
 	held, err := j.lockRun(ctx, q)
 	if err != nil || !held {
-		return err
+		return j.s.db.Now(), err // an earlier attempt has released it: whoever claims it finds out when it is due
 	}
 	_, err = db.Value[int](ctx, q, hasInput, j.root)
 	switch {
 	case err == nil:
 		due = sql.NullInt64{Int64: j.s.db.Millis(), Valid: true}
 	case !errors.Is(db.NotFound(err), a2a.ErrNotFound):
-		return err
+		return time.Time{}, err
 	}
 	if err := j.keep(ctx, q); err != nil {
-		return err
+		return time.Time{}, err
 	}
-	return db.Exec(ctx, q, db.With(parkRun, j.root, j.epoch, due, halted))
+	return dueAt(due), db.Exec(ctx, q, db.With(parkRun, j.root, j.epoch, due, halted))
+}
+
+// dueAt returns the time of the column due, the zero time for NULL.
+func dueAt(due sql.NullInt64) time.Time {
+	if !due.Valid {
+		return time.Time{}
+	}
+	return time.UnixMilli(due.Int64)
 }
 
 // lockRun locks the run's row. held is false if an earlier attempt has released the run.
@@ -372,13 +390,13 @@ func (j *journal) keep(ctx context.Context, q db.Querier) error {
 }
 
 // Release implements engine.Leases. It commits everything appended if that is possible.
-func (s *Runs) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
+func (s *Runs) Release(ctx context.Context, c a2a.Claim, at time.Time) (engine.Next, error) {
 	j, err := s.mine(ctx, c)
 	if j == nil {
-		return err
+		return engine.Next{}, err
 	}
 	if j.over() {
-		return fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)
+		return engine.Next{}, fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)
 	}
 	due := s.db.Millis()
 	if !at.IsZero() {
@@ -394,7 +412,7 @@ func (s *Runs) Release(ctx context.Context, c a2a.Claim, at time.Time) error {
 	if err == nil || errors.Is(err, agent.ErrFenced) {
 		j.give()
 	}
-	return s.kept(err)
+	return engine.Next{At: time.UnixMilli(due)}, s.kept(err)
 }
 
 // Suspend releases a run that must not be retried until an input arrives for it or, with SQLite,

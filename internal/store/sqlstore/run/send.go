@@ -36,7 +36,7 @@ const (
 	selectRequest  = `SELECT id, n, digest FROM request WHERE owner = $1 AND message = $2 AND agent = $3 AND root = $4 AND at > $5`
 	selectOpen     = `SELECT inputs, ended, holder FROM run WHERE id = $1`
 	insertInput    = `INSERT INTO inbox (id, n, sum, body) VALUES ($1, $2, $3, $4)`
-	countInputDue  = `UPDATE run SET inputs = $2, due = $3 WHERE id = $1`
+	countInputDue  = `UPDATE run SET inputs = $2, due = CASE WHEN due <= $3 THEN due ELSE $3 END WHERE id = $1`
 	countInput     = `UPDATE run SET inputs = $2 WHERE id = $1`
 )
 

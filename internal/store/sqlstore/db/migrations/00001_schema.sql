@@ -50,7 +50,7 @@ CREATE TABLE task_spent (
 CREATE INDEX task_spent_cost ON task_spent (account, cost_micros DESC, id DESC);
 CREATE INDEX task_spent_owner ON task_spent (owner, cost_micros DESC, id DESC);
 
--- Runs as the engine claims them. push is 1 once a run has had a receiver of notifications, halted is 1 while it waits
+-- Runs as the engine claims them. told is the value of due of which the scheduler of another service knows. push is 1 once a run has had a receiver of notifications, halted is 1 while it waits
 -- for the end of a halt, and parked says why it is not tried again until somebody has it tried.
 CREATE TABLE run (
     id         TEXT   NOT NULL PRIMARY KEY,
@@ -61,6 +61,7 @@ CREATE TABLE run (
     bytes      BIGINT NOT NULL,
     inputs     BIGINT NOT NULL DEFAULT 0,
     due        BIGINT,
+    told       BIGINT,
     ended      BIGINT,
     deltas     BIGINT NOT NULL DEFAULT 0,
     definition TEXT,

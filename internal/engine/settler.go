@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,25 +32,52 @@ const (
 	settleTimeout = 10 * time.Second
 )
 
-// run drives a claimed run and then parks, releases, suspends or ends it, depending on the result. It
-// reports whether the run may be due again before anything else wakes the engine.
-func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) (due bool) {
+// Settler is what engines have in common: it drives claimed runs, settles each according to how its drive returned,
+// and keeps the leases of its replica, which fence the runs. It is safe for concurrent use.
+type Settler struct {
+	Config
+
+	stopping chan struct{} // closed by Stop
+
+	mu       sync.Mutex
+	failures map[string]int   // consecutive failed drives, by root task id; guarded by mu
+	stops    map[string]int   // consecutive stopped drives, by root task id; guarded by mu
+	logged   map[string]entry // conditions that are logged at intervals; guarded by mu
+	tenure   *tenure          // the current one; guarded by mu
+}
+
+// NewSettler returns a settler with defaults for what is not set. Call Begin before Drive.
+func NewSettler(cfg Config) *Settler {
+	if cfg.Slots <= 0 {
+		cfg.Slots = DefaultSlots
+	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	return &Settler{Config: cfg, stopping: make(chan struct{}), failures: map[string]int{}, stops: map[string]int{}, logged: map[string]entry{}}
+}
+
+// Stop ends the repetition of failed releases. Call it once, when the engine stops.
+func (e *Settler) Stop() { close(e.stopping) }
+
+// Drive drives a claimed run and then parks, releases, suspends or ends it, depending on the result. ctx is that of
+// Tenure at the time of the claim.
+func (e *Settler) Drive(ctx context.Context, c a2a.Claim, drive Drive) (next Next) {
 	began := time.Now()
 	park, err := e.safely(ctx, c, drive)
 	if err == nil {
-		err = e.park(ctx, c, park)
+		next, err = e.park(ctx, c, park)
 	}
 	switch {
 	case err == nil:
 		e.forget(c.Root)
-		return !park.Done
+		return next
 	case errors.Is(err, agent.ErrFenced):
 		return e.stopped(ctx, c, began, "run was lost", "its journal does not accept new events", err)
 	case errors.Is(err, a2a.ErrStorage):
 		return e.stopped(ctx, c, began, "run stopped: the store does not accept events", "the store does not accept its events", err)
 	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
-		e.release(ctx, c, time.Time{})
-		return false
+		return e.release(ctx, c, time.Time{})
 	case errors.Is(err, a2a.ErrNewer):
 		return e.releaseToNewer(ctx, c, err)
 	default:
@@ -58,33 +86,30 @@ func (e *Engine) run(ctx context.Context, c a2a.Claim, drive Drive) (due bool) {
 }
 
 // stopped releases a run whose drive was stopped by the store or by another owner. A run that is
-// stopped repeatedly, while the store works for other runs, is parked with a reason. due reports that
-// it was released.
-func (e *Engine) stopped(ctx context.Context, c a2a.Claim, began time.Time, what, why string, err error) (due bool) {
+// stopped repeatedly, while the store works for other runs, is parked with a reason.
+func (e *Settler) stopped(ctx context.Context, c a2a.Claim, began time.Time, what, why string, err error) Next {
 	n := e.countStop(c.Root, time.Since(began) >= progress)
 	e.rarely(c.Root+what, func(skipped int) {
 		e.Log.Warn(what, zap.String("task", c.Root), zap.Int64("epoch", c.Epoch), zap.Int("times", n), zap.Int("not_logged", skipped), zap.Error(err))
 	})
 	if n >= maxStops && e.suspend(ctx, c, n, why, err) {
-		return false
+		return Next{}
 	}
-	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // the store refuses this if another owner has the run
-	return true
+	return e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff))) // the store refuses this if another owner has the run
 }
 
 // releaseToNewer releases a run that only a later version of the program can drive. Replicas of that version
-// claim it between the attempts of this one, which become rarer. due is true: the run was released.
-func (e *Engine) releaseToNewer(ctx context.Context, c a2a.Claim, err error) (due bool) {
+// claim it between the attempts of this one, which become rarer.
+func (e *Settler) releaseToNewer(ctx context.Context, c a2a.Claim, err error) Next {
 	n := e.countStop(c.Root, false)
 	e.rarely(c.Root+"newer", func(skipped int) {
 		e.Log.Warn("run released: it needs a later version of team-server", zap.String("task", c.Root), zap.Int("not_logged", skipped), zap.Error(err))
 	})
-	e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff)))
-	return true
+	return e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff)))
 }
 
 // suspend parks a run with a reason for its readers, and reports whether that succeeded.
-func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, cause error) bool {
+func (e *Settler) suspend(ctx context.Context, c a2a.Claim, n int, why string, cause error) bool {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	reason := fmt.Sprintf("The task is parked, because running it failed %d times in a row: %s. "+
@@ -100,7 +125,7 @@ func (e *Engine) suspend(ctx context.Context, c a2a.Claim, n int, why string, ca
 }
 
 // safely calls drive and turns a panic into an error, which it logs with the stack.
-func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a.Park, err error) {
+func (e *Settler) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a.Park, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.Log.Error("panic while driving a run", zap.String("task", c.Root), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
@@ -111,25 +136,24 @@ func (e *Engine) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a
 }
 
 // failed schedules another attempt for a run whose drive failed. After more than maxFailures
-// failures in a row it ends the run, or parks it if the end cannot be recorded either. due reports that
-// it was released.
-func (e *Engine) failed(ctx context.Context, c a2a.Claim, err error) (due bool) {
+// failures in a row it ends the run, or parks it if the end cannot be recorded either.
+func (e *Settler) failed(ctx context.Context, c a2a.Claim, err error) Next {
 	n := e.count(c.Root)
 	if n <= maxStops {
 		e.Log.Error("driving a run failed", zap.String("task", c.Root), zap.Int("times", n), zap.Error(err))
 	}
 	if n > maxFailures {
-		if e.end(ctx, c, err) || n >= maxStops && e.suspend(ctx, c, n, "its journal is damaged", err) {
+		ended := e.end(ctx, c, err)
+		if ended || n >= maxStops && e.suspend(ctx, c, n, "its journal is damaged", err) {
 			e.forget(c.Root)
-			return false
+			return Next{Ended: ended}
 		}
 	}
-	e.release(ctx, c, e.Leases.Now().Add(backoff<<max(min(n-maxFailures, 5), 0)))
-	return true
+	return e.release(ctx, c, e.Leases.Now().Add(backoff<<max(min(n-maxFailures, 5), 0)))
 }
 
 // end records that a run that cannot be driven has failed, and reports whether that succeeded.
-func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
+func (e *Settler) end(ctx context.Context, c a2a.Claim, cause error) bool {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	ended := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: agent.AsError(cause).Proto()}
@@ -144,7 +168,7 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 		err = c.Journal.Commit(settle)
 	}
 	if err == nil {
-		err = e.Leases.Park(settle, c, a2a.Park{Done: true})
+		_, err = e.Leases.Park(settle, c, a2a.Park{Done: true})
 	}
 	if err != nil {
 		e.rarely(c.Root+"end", func(int) { e.Log.Error("cannot end a run", zap.String("task", c.Root), zap.Error(err)) })
@@ -154,37 +178,41 @@ func (e *Engine) end(ctx context.Context, c a2a.Claim, cause error) bool {
 
 // park releases a run whose drive returned without an error. A store that does not answer in time
 // is reported as a2a.ErrStorage, so that it does not count as a failure of the run.
-func (e *Engine) park(ctx context.Context, c a2a.Claim, p a2a.Park) error {
+func (e *Settler) park(ctx context.Context, c a2a.Claim, p a2a.Park) (Next, error) {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	err := e.Leases.Park(settle, c, p)
+	next, err := e.Leases.Park(settle, c, p)
 	if err != nil && settle.Err() != nil {
-		return fmt.Errorf("park %s: %w: %w", c.Root, a2a.ErrStorage, err)
+		return Next{}, fmt.Errorf("park %s: %w: %w", c.Root, a2a.ErrStorage, err)
 	}
-	return err
+	return next, err
 }
 
 // release makes a claimed run due again at a time. It repeats a failed call until the engine stops:
-// without it the store assigns the run to this replica until the replica's lease expires.
-func (e *Engine) release(ctx context.Context, c a2a.Claim, at time.Time) {
+// without it the store assigns the run to this replica until the replica's lease expires. Next is when that is over,
+// or when the lease of another replica that has the run may be.
+func (e *Settler) release(ctx context.Context, c a2a.Claim, at time.Time) Next {
 	for {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
-		err := e.Leases.Release(settle, c, at)
+		next, err := e.Leases.Release(settle, c, at)
 		cancel()
-		if err == nil || errors.Is(err, agent.ErrFenced) {
-			return
+		if err == nil {
+			return next
+		}
+		if errors.Is(err, agent.ErrFenced) {
+			return Next{At: e.Leases.Now().Add(e.Leases.Lease())}
 		}
 		e.rarely(c.Root+"release", func(int) { e.Log.Error("cannot release a run", zap.String("task", c.Root), zap.Error(err)) })
 		select {
 		case <-time.After(claimRetry):
 		case <-e.stopping:
-			return
+			return Next{At: e.Leases.Now().Add(e.Leases.Lease())}
 		}
 	}
 }
 
 // count adds a failed drive of root and returns the number of failures in a row.
-func (e *Engine) count(root string) int {
+func (e *Settler) count(root string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failures[root]++
@@ -194,7 +222,7 @@ func (e *Engine) count(root string) int {
 // countStop adds a stopped drive of root and returns the number of stops in a row. If gotOn is
 // true, the drive made progress and the count starts again. It returns 0 while the store accepts no
 // writes at all, because then the run is not the cause.
-func (e *Engine) countStop(root string, gotOn bool) int {
+func (e *Settler) countStop(root string, gotOn bool) int {
 	if e.Leases.Ready() != nil {
 		return 0
 	}
@@ -208,7 +236,7 @@ func (e *Engine) countStop(root string, gotOn bool) int {
 }
 
 // forget resets the counters of root and what was logged about it.
-func (e *Engine) forget(root string) {
+func (e *Settler) forget(root string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.failures, root)
@@ -231,7 +259,7 @@ type entry struct {
 
 // rarely calls log for a condition that may occur every second, at most once per logEvery for the
 // same key. The argument of log is the number of occurrences that were not logged.
-func (e *Engine) rarely(what string, log func(skipped int)) {
+func (e *Settler) rarely(what string, log func(skipped int)) {
 	e.mu.Lock()
 	last, known := e.logged[what]
 	if known && time.Since(last.at) < logEvery {
@@ -243,4 +271,13 @@ func (e *Engine) rarely(what string, log func(skipped int)) {
 	e.logged[what] = entry{at: time.Now()}
 	e.mu.Unlock()
 	log(last.skipped)
+}
+
+// settled clears a logged condition and reports whether it had been logged.
+func (e *Settler) settled(what string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, logged := e.logged[what]
+	delete(e.logged, what)
+	return logged
 }
