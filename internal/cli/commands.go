@@ -165,6 +165,7 @@ func (s *Shell) Serve(ctx context.Context, file string, watch bool, c serve.Conf
 	defer signal.Stop(hangups)
 	inJSON := def.Server.GetServer().GetLog().GetFormat() == "json"
 	c.Log, c.Level = s.serverLog(inJSON)
+	c.Temporal = s.Temporal
 	err = s.serve(ctx, def, c, serve.Reloads{Source: source, Signal: hangups, Watch: watch})
 	if err == nil || !inJSON || s.JSON || ctx.Err() != nil { // with -o json the error is printed as those of all commands are
 		return err

@@ -67,7 +67,7 @@ func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
 	if len(faults) > 0 {
 		return s.invalid(result, faults)
 	}
-	result.Checks, err = doctor.Run(ctx, doctor.Config{Definition: def, HTTP: f.HTTP, GRPC: f.GRPC, Store: f.Store, Timeout: f.Timeout, Clock: f.Clock, Disk: f.Disk})
+	result.Checks, err = doctor.Run(ctx, doctor.Config{Definition: def, HTTP: f.HTTP, GRPC: f.GRPC, Store: f.Store, Timeout: f.Timeout, Clock: f.Clock, Disk: f.Disk, Temporal: s.Temporal})
 	if err != nil {
 		return err
 	}

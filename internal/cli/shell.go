@@ -24,6 +24,8 @@ type Shell struct {
 	console.Connection
 	// Level is the log level; nil means the default of the command.
 	Level *zapcore.Level
+	// Temporal is for files with server.engine.temporal; nil refuses to serve them.
+	Temporal *serve.Temporal
 
 	causes causes // of the problems of an in-process server
 }

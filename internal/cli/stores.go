@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
@@ -56,7 +57,36 @@ func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err e
 	return rows, nil
 }
 
-// openMigrated opens the source or target of a copy.
+// MoveEngine has another kind of engine drive the runs of a store that servers share. No server may use it meanwhile.
+func MoveEngine(ctx context.Context, s *Shell, url, to string) (err error) {
+	if to != engine.StoreEngine && to != engine.TemporalEngine {
+		return console.Usagef("engine move needs --to store or --to temporal, not %q", to)
+	}
+	if err := checkStore("store", url); err != nil {
+		return err
+	}
+	if !store.IsPostgres(url) {
+		return console.Usagef("engine move needs --store postgres://USER@HOST/DATABASE; the runs of other stores are always driven by their only server")
+	}
+	opened, err := s.openMigrated(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	if err := opened.MoveEngine(ctx, to); err != nil {
+		return fmt.Errorf("moving the runs of %s: %s", store.Redacted(url), store.Conceal(err.Error(), url))
+	}
+	if s.JSON {
+		return json.NewEncoder(s.Out).Encode(struct {
+			Store  string `json:"store"`
+			Engine string `json:"engine"`
+		}{store.Redacted(url), to})
+	}
+	_, err = fmt.Fprintf(s.Out, "the engine %s drives the runs of %s from now on\n", to, store.Redacted(url))
+	return err
+}
+
+// openMigrated opens the store of a command for which no server may use it.
 func (s *Shell) openMigrated(ctx context.Context, url string) (*sqlstore.Store, error) {
 	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Sealed: true, Log: s.log(zapcore.ErrorLevel)})
 	if err != nil {

@@ -91,6 +91,9 @@ func (s *Shell) notes(def *config.Config) {
 	for _, path := range config.LeftToProgram(def.Server) {
 		fmt.Fprintf(s.Out, "  %s: a Go program brings it, so team-server cannot serve this file\n", path)
 	}
+	if def.Server.GetServer().GetEngine().GetTemporal() != nil && s.Temporal == nil {
+		fmt.Fprintf(s.Out, "  server.engine.temporal: %s\n", serve.OtherProgram)
+	}
 	for _, w := range config.Warnings(def) {
 		fmt.Fprintf(s.Out, "  %s: warning: %s\n", w.Path, w.Message)
 	}

@@ -549,6 +549,7 @@ func TestStoresInTheFile(t *testing.T) {
 	for _, good := range []string{
 		`store: "memory:"`, "store: sqlite:team.db", `store: "postgres://ann@h/d", store_listen: "postgres://ann@h:5433/d", retention: 24h`,
 		`store: "${DB_URL:-sqlite:x.db}"`, "push: {enabled: false}", "push: {}",
+		`store: "postgres://ann@h/d", engine: {temporal: {address: "h:7233", tls: {}, api_key: k}}`,
 	} {
 		if fs := faultsOf(t, file(good)); len(fs) > 0 {
 			t.Errorf("%s: %v", good, fs)
@@ -558,7 +559,11 @@ func TestStoresInTheFile(t *testing.T) {
 		"store: team.db": "unknown store", `store: "sqlite:"`: "unknown store", `store: "mysql://h/d"`: "unknown store",
 		"retention: 0s": "retention must be more than 0", `store_listen: "postgres://h/d"`: "store_listen is only allowed with a PostgreSQL store",
 		`store: "postgres://h/d", store_listen: h`: "store_listen must be postgres://",
-		`store: "${DB_URL}"`:                       "the server needs DB_URL, which is not set",
+		`engine: {temporal: {}}`:                   "address must be HOST:PORT", `engine: {temporal: {address: h}}`: "address must be HOST:PORT",
+		`engine: {temporal: {address: "h:1", namespace: "a b"}}`:    "namespace must be 1 to 255 characters",
+		`engine: {temporal: {address: "h:1", task_queue: "a b"}}`:   "task_queue must be 1 to 255 characters",
+		`engine: {temporal: {address: "h:1", tls: {ca: none.pem}}}`: "the file does not exist",
+		`store: "${DB_URL}"`: "the server needs DB_URL, which is not set",
 	} {
 		if fs := faultsOf(t, file(bad)); len(fs) != 1 || !strings.Contains(fs[0].Message, message) || fs[0].Hint == "" {
 			t.Errorf("%s: %v", bad, fs)

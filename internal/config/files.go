@@ -25,6 +25,9 @@ func (k *checker) files() {
 	t := k.Server.GetServer().GetTls()
 	k.authorities(server.At("tls", "client_ca"), "tls.client_ca", t.GetClientCa())
 	k.pair(server.At("tls"), t.GetCert(), t.GetKey())
+	temporal := k.Server.GetServer().GetEngine().GetTemporal().GetTls()
+	k.authorities(server.At("engine", "temporal", "tls", "ca"), "ca", temporal.GetCa())
+	k.pair(server.At("engine", "temporal", "tls"), temporal.GetCert(), temporal.GetKey())
 	for i, issuer := range k.Server.GetServer().GetAuth().GetJwt() {
 		k.authorities(server.At("auth", "jwt", i, "ca"), "ca", issuer.GetCa())
 	}

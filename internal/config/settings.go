@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -13,7 +14,7 @@ import (
 func (c *Config) Settings() *teamv1.ServerSettings {
 	s := &teamv1.ServerSettings{}
 	proto.Merge(s, c.Server.GetServer())
-	s.Store, s.StoreListen, s.Encryption, s.DefaultAgent = "", "", nil, c.DefaultAgent()
+	s.Store, s.StoreListen, s.Encryption, s.Engine, s.DefaultAgent = "", "", nil, nil, c.DefaultAgent()
 	if t := s.GetTls(); t != nil {
 		t.Cert, t.Key, t.ClientCa = c.optionalPath(t.GetCert()), c.optionalPath(t.GetKey()), c.optionalPath(t.GetClientCa())
 	}
@@ -24,6 +25,20 @@ func (c *Config) Settings() *teamv1.ServerSettings {
 		i.Ca = c.optionalPath(i.GetCa())
 	}
 	return s
+}
+
+// TemporalOf returns how Temporal is reached, with defaults and with paths that do not depend on the folder of the file; nil
+// if the store schedules the runs.
+func TemporalOf(c *Config) *teamv1.TemporalSettings {
+	t := proto.CloneOf(c.Server.GetServer().GetEngine().GetTemporal())
+	if t == nil {
+		return nil
+	}
+	t.Namespace, t.TaskQueue = cmp.Or(t.GetNamespace(), "default"), cmp.Or(t.GetTaskQueue(), "team-server")
+	if s := t.GetTls(); s != nil {
+		s.Ca, s.Cert, s.Key = c.optionalPath(s.GetCa()), c.optionalPath(s.GetCert()), c.optionalPath(s.GetKey())
+	}
+	return t
 }
 
 // DefaultAgent returns the agent that handles calls without a tenant: the configured one, else the only team of the file.

@@ -19,6 +19,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -58,6 +59,8 @@ type Config struct {
 	Definition *config.Config
 	// HTTP, GRPC and Store override those of the file, as the flags of serve do.
 	HTTP, GRPC, Store string
+	// Temporal is the client for server.engine.temporal; nil in a program without one.
+	Temporal *serve.Temporal
 	// Timeout is the time limit of each check; 0 means DefaultTimeout.
 	Timeout time.Duration
 	// Clock returns the time of this machine; nil means time.Now.
@@ -79,7 +82,7 @@ type job struct {
 	do   func(ctx context.Context) []Check
 }
 
-// Run makes all checks, several at the same time, and returns their results in a fixed order: the file, the store,
+// Run makes all checks, several at the same time, and returns their results in a fixed order: the file, the store, the engine,
 // the addresses, certificates, keys, issuers of tokens, models, agents, tools, and what is exported to collectors.
 func Run(ctx context.Context, c Config) ([]Check, error) {
 	if c.Timeout <= 0 {
@@ -94,7 +97,7 @@ func Run(ctx context.Context, c Config) ([]Check, error) {
 	}
 	defer parts.Close()
 	r := &run{Config: c, parts: parts}
-	jobs := slices.Concat([]job{{"file", r.file}, {"store", r.store}}, r.addresses(), r.certificates(), []job{{"API keys", r.keys}, {"secret files", r.secretFiles}},
+	jobs := slices.Concat([]job{{"file", r.file}, {"store", r.store}, {"engine", r.engine}}, r.addresses(), r.certificates(), []job{{"API keys", r.keys}, {"secret files", r.secretFiles}},
 		r.issuers(), r.models(), r.agents(), r.tools(), r.export())
 	results := make([][]Check, len(jobs))
 	var wg sync.WaitGroup
@@ -164,6 +167,22 @@ func (r *run) file(context.Context) []Check {
 		return all
 	}
 	return ok("file", "%s is valid", r.Definition.File)
+}
+
+// engine checks the service that schedules runs.
+func (r *run) engine(ctx context.Context) []Check {
+	t := config.TemporalOf(r.Definition)
+	switch {
+	case t == nil:
+		return nil
+	case r.Temporal == nil:
+		return failed("engine", "check and serve the file with team-server-temporal", "%s", serve.OtherProgram)
+	}
+	found, err := r.Temporal.Check(ctx, t)
+	if err != nil {
+		return failed("engine", "start Temporal, or correct server.engine.temporal", "%s: %s", t.GetAddress(), textOf(err))
+	}
+	return ok("engine", "%s: %s", t.GetAddress(), found)
 }
 
 // store checks the store.

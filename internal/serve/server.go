@@ -19,6 +19,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/config/warnings"
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/manage"
 	"github.com/agentteams/team-server/internal/metrics"
 	bindings "github.com/agentteams/team-server/internal/server"
@@ -115,6 +116,17 @@ func startServer(ctx context.Context, file *config.Config, o resources, c server
 	return r, nil
 }
 
+// Temporal is the client of Temporal, which is not in every program.
+type Temporal struct {
+	// New makes an engine that lets Temporal schedule the runs.
+	New func(engine.Config, *teamv1.TemporalSettings) (engine.Engine, error)
+	// Check returns what was found at Temporal. The error says what is missing there.
+	Check func(context.Context, *teamv1.TemporalSettings) (found string, err error)
+}
+
+// OtherProgram says which program serves files with server.engine.temporal.
+const OtherProgram = "team-server-temporal, which is in the same release, serves this file; it has all commands of team-server"
+
 // Config overrides settings of the configuration file.
 type Config struct {
 	// HTTP and GRPC are the addresses; "" means those of the file, else the defaults. GRPC may be
@@ -127,10 +139,24 @@ type Config struct {
 	Lease time.Duration
 	// Replica names this process in the records of runs; "" generates a random name.
 	Replica string
+	// Temporal makes the engine of a file with server.engine.temporal; nil refuses to serve the file.
+	Temporal *Temporal
 	// Log is the log of the server. It must not be nil.
 	Log *zap.Logger
 	// Level is the level of Log, which follows server.log.level of the file; nil if it does not.
 	Level *zap.AtomicLevel
+}
+
+// engine returns what makes the engine that a file names, nil for that of the store.
+func (c Config) engine(def *config.Config) (func(engine.Config) (engine.Engine, error), error) {
+	t := config.TemporalOf(def)
+	if t == nil {
+		return nil, nil
+	}
+	if c.Temporal == nil {
+		return nil, source.Faults{setting{key: "server.engine.temporal"}.fault(def, errors.New(OtherProgram))}
+	}
+	return func(e engine.Config) (engine.Engine, error) { return c.Temporal.New(e, t) }, nil
 }
 
 // Start serves a configuration until ctx ends. It does not try other ports, and it refuses to
@@ -138,6 +164,10 @@ type Config struct {
 func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) {
 	if faults := Check(def, c); len(faults) > 0 {
 		return nil, faults
+	}
+	makeEngine, err := c.engine(def)
+	if err != nil {
+		return nil, err
 	}
 	file := settings.WithDefaults(def.Server.GetServer())
 	http, grpc := cmp.Or(c.HTTP, file.GetHttp()), cmp.Or(c.GRPC, file.GetGrpc())
@@ -158,7 +188,7 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	if err != nil {
 		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
-	r, err := startServer(ctx, def, resources{l, kept, measure, nil, c.Level}, server.Config{Log: c.Log, Replica: c.Replica, NoReflection: true})
+	r, err := startServer(ctx, def, resources{l, kept, measure, nil, c.Level}, server.Config{Log: c.Log, Replica: c.Replica, Engine: makeEngine, NoReflection: true})
 	if err == nil {
 		sayWhere(c.Log, url)
 		warnUnheld(def, c.Log)
@@ -209,6 +239,9 @@ func Check(def *config.Config, c Config) (faults source.Faults) {
 	url := choose("store", c.Store, cmp.Or(def.StoreURL(), store.MemoryURL))
 	if url.value != store.MemoryURL {
 		add(url, db.CheckURL(url.value))
+	}
+	if def.Server.GetServer().GetEngine().GetTemporal() != nil && !store.IsPostgres(url.value) {
+		add(setting{key: "server.engine.temporal"}, errors.New("needs a store that servers share; write server.store: postgres://USER@HOST/DATABASE"))
 	}
 	if listen := def.StoreListen().Reveal(); listen != "" && url.value == def.StoreURL() {
 		add(choose("store_listen", "", listen), db.CheckURL(listen))

@@ -14,7 +14,7 @@ import (
 // notForDev are the settings that have no effect on a server that only its own machine reaches: who may call, at which
 // addresses, and how load balancers notice that it stops.
 var notForDev = []string{
-	"auth", "tls", "public_url", "public_grpc", "trusted_proxies", "drain_delay", "store", "store_listen", "metrics_beyond_loopback", "log.format",
+	"auth", "tls", "public_url", "public_grpc", "trusted_proxies", "drain_delay", "store", "store_listen", "engine", "metrics_beyond_loopback", "log.format",
 }
 
 // pending returns the settings that have other values in a file than in the one with which the server was started, and

@@ -641,7 +641,7 @@ func (x ClientCertificate_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ClientCertificate_Value.Descriptor instead.
 func (ClientCertificate_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70, 0}
 }
 
 // Value is the word in the file.
@@ -698,7 +698,7 @@ func (x StreamClose_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StreamClose_Value.Descriptor instead.
 func (StreamClose_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{83, 0}
 }
 
 // Value is the word in the file.
@@ -755,7 +755,7 @@ func (x EndedRights_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EndedRights_Value.Descriptor instead.
 func (EndedRights_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{82, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{85, 0}
 }
 
 // Value is the word in the file.
@@ -828,7 +828,7 @@ func (x Permission_Value) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Permission_Value.Descriptor instead.
 func (Permission_Value) EnumDescriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{88, 0}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{91, 0}
 }
 
 // ServerConfig is the root of the file. Agents and teams share one namespace of ids.
@@ -5591,7 +5591,9 @@ type ServerSettings struct {
 	// none.
 	Openai *OpenAiDoor `protobuf:"bytes,51,opt,name=openai,proto3" json:"openai,omitempty"`
 	// Serves agents and teams as tools of an MCP server, at /mcp. Unset serves none.
-	Mcp           *McpDoor `protobuf:"bytes,52,opt,name=mcp,proto3" json:"mcp,omitempty"`
+	Mcp *McpDoor `protobuf:"bytes,52,opt,name=mcp,proto3" json:"mcp,omitempty"`
+	// What decides where and when runs are driven. Unset lets each server claim them from the store.
+	Engine        *EngineSettings `protobuf:"bytes,53,opt,name=engine,proto3" json:"engine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5843,6 +5845,214 @@ func (x *ServerSettings) GetMcp() *McpDoor {
 	return nil
 }
 
+func (x *ServerSettings) GetEngine() *EngineSettings {
+	if x != nil {
+		return x.Engine
+	}
+	return nil
+}
+
+// EngineSettings say what decides where and when runs are driven.
+type EngineSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Temporal schedules the runs. It needs a PostgreSQL store and the program team-server-temporal.
+	Temporal      *TemporalSettings `protobuf:"bytes,1,opt,name=temporal,proto3" json:"temporal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EngineSettings) Reset() {
+	*x = EngineSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineSettings) ProtoMessage() {}
+
+func (x *EngineSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineSettings.ProtoReflect.Descriptor instead.
+func (*EngineSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *EngineSettings) GetTemporal() *TemporalSettings {
+	if x != nil {
+		return x.Temporal
+	}
+	return nil
+}
+
+// TemporalSettings say how Temporal is reached. Only ids and times are sent to it.
+type TemporalSettings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address of its frontend service. Required.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Namespace of the workflows, which must exist; default.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Task queue of the workflows. Servers with the same store use the same; team-server.
+	TaskQueue string `protobuf:"bytes,3,opt,name=task_queue,json=taskQueue,proto3" json:"task_queue,omitempty"`
+	// TLS of the connections. Unset connects without TLS, unless there is an api_key.
+	Tls *TemporalTls `protobuf:"bytes,4,opt,name=tls,proto3" json:"tls,omitempty"`
+	// API key of Temporal Cloud.
+	ApiKey        string `protobuf:"bytes,5,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TemporalSettings) Reset() {
+	*x = TemporalSettings{}
+	mi := &file_team_v1_config_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TemporalSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TemporalSettings) ProtoMessage() {}
+
+func (x *TemporalSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TemporalSettings.ProtoReflect.Descriptor instead.
+func (*TemporalSettings) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *TemporalSettings) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *TemporalSettings) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *TemporalSettings) GetTaskQueue() string {
+	if x != nil {
+		return x.TaskQueue
+	}
+	return ""
+}
+
+func (x *TemporalSettings) GetTls() *TemporalTls {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+func (x *TemporalSettings) GetApiKey() string {
+	if x != nil {
+		return x.ApiKey
+	}
+	return ""
+}
+
+// TemporalTls is the TLS of connections to Temporal.
+type TemporalTls struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// File with the authorities in PEM that sign the certificate of the service; unset means those of the system.
+	Ca string `protobuf:"bytes,1,opt,name=ca,proto3" json:"ca,omitempty"`
+	// File with the certificate of this program in PEM; unset shows none.
+	Cert string `protobuf:"bytes,2,opt,name=cert,proto3" json:"cert,omitempty"`
+	// File with the key of the certificate in PEM.
+	Key string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// Name in the certificate of the service; unset means the host of address.
+	ServerName    string `protobuf:"bytes,4,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TemporalTls) Reset() {
+	*x = TemporalTls{}
+	mi := &file_team_v1_config_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TemporalTls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TemporalTls) ProtoMessage() {}
+
+func (x *TemporalTls) ProtoReflect() protoreflect.Message {
+	mi := &file_team_v1_config_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TemporalTls.ProtoReflect.Descriptor instead.
+func (*TemporalTls) Descriptor() ([]byte, []int) {
+	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *TemporalTls) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+func (x *TemporalTls) GetCert() string {
+	if x != nil {
+		return x.Cert
+	}
+	return ""
+}
+
+func (x *TemporalTls) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *TemporalTls) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
 // OpenAiDoor serves agents and teams to clients of OpenAI's API.
 type OpenAiDoor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -5857,7 +6067,7 @@ type OpenAiDoor struct {
 
 func (x *OpenAiDoor) Reset() {
 	*x = OpenAiDoor{}
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5869,7 +6079,7 @@ func (x *OpenAiDoor) String() string {
 func (*OpenAiDoor) ProtoMessage() {}
 
 func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[58]
+	mi := &file_team_v1_config_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5882,7 +6092,7 @@ func (x *OpenAiDoor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenAiDoor.ProtoReflect.Descriptor instead.
 func (*OpenAiDoor) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{58}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *OpenAiDoor) GetTitleModel() string {
@@ -5916,7 +6126,7 @@ type KeepSettings struct {
 
 func (x *KeepSettings) Reset() {
 	*x = KeepSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +6138,7 @@ func (x *KeepSettings) String() string {
 func (*KeepSettings) ProtoMessage() {}
 
 func (x *KeepSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[59]
+	mi := &file_team_v1_config_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +6151,7 @@ func (x *KeepSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepSettings.ProtoReflect.Descriptor instead.
 func (*KeepSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{59}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *KeepSettings) GetConversations() *durationpb.Duration {
@@ -5980,7 +6190,7 @@ type LogSettings struct {
 
 func (x *LogSettings) Reset() {
 	*x = LogSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5992,7 +6202,7 @@ func (x *LogSettings) String() string {
 func (*LogSettings) ProtoMessage() {}
 
 func (x *LogSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[60]
+	mi := &file_team_v1_config_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6005,7 +6215,7 @@ func (x *LogSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSettings.ProtoReflect.Descriptor instead.
 func (*LogSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{60}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LogSettings) GetLevel() string {
@@ -6045,7 +6255,7 @@ type LogSampling struct {
 
 func (x *LogSampling) Reset() {
 	*x = LogSampling{}
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6057,7 +6267,7 @@ func (x *LogSampling) String() string {
 func (*LogSampling) ProtoMessage() {}
 
 func (x *LogSampling) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[61]
+	mi := &file_team_v1_config_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6070,7 +6280,7 @@ func (x *LogSampling) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogSampling.ProtoReflect.Descriptor instead.
 func (*LogSampling) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{61}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LogSampling) GetFirst() int32 {
@@ -6103,7 +6313,7 @@ type McpDoor struct {
 
 func (x *McpDoor) Reset() {
 	*x = McpDoor{}
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6115,7 +6325,7 @@ func (x *McpDoor) String() string {
 func (*McpDoor) ProtoMessage() {}
 
 func (x *McpDoor) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[62]
+	mi := &file_team_v1_config_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6128,7 +6338,7 @@ func (x *McpDoor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpDoor.ProtoReflect.Descriptor instead.
 func (*McpDoor) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{62}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
 }
 
 // TracingSettings say what traces contain, and whose traces requests continue.
@@ -6146,7 +6356,7 @@ type TracingSettings struct {
 
 func (x *TracingSettings) Reset() {
 	*x = TracingSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6158,7 +6368,7 @@ func (x *TracingSettings) String() string {
 func (*TracingSettings) ProtoMessage() {}
 
 func (x *TracingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[63]
+	mi := &file_team_v1_config_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6171,7 +6381,7 @@ func (x *TracingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TracingSettings.ProtoReflect.Descriptor instead.
 func (*TracingSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{63}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *TracingSettings) GetTrustCallers() []string {
@@ -6200,7 +6410,7 @@ type EncryptionSettings struct {
 
 func (x *EncryptionSettings) Reset() {
 	*x = EncryptionSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6212,7 +6422,7 @@ func (x *EncryptionSettings) String() string {
 func (*EncryptionSettings) ProtoMessage() {}
 
 func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[64]
+	mi := &file_team_v1_config_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6225,7 +6435,7 @@ func (x *EncryptionSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionSettings.ProtoReflect.Descriptor instead.
 func (*EncryptionSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{64}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *EncryptionSettings) GetKeys() []*EncryptionKey {
@@ -6248,7 +6458,7 @@ type EncryptionKey struct {
 
 func (x *EncryptionKey) Reset() {
 	*x = EncryptionKey{}
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6260,7 +6470,7 @@ func (x *EncryptionKey) String() string {
 func (*EncryptionKey) ProtoMessage() {}
 
 func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[65]
+	mi := &file_team_v1_config_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6273,7 +6483,7 @@ func (x *EncryptionKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EncryptionKey.ProtoReflect.Descriptor instead.
 func (*EncryptionKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{65}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *EncryptionKey) GetId() string {
@@ -6310,7 +6520,7 @@ type ServerTls struct {
 
 func (x *ServerTls) Reset() {
 	*x = ServerTls{}
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6322,7 +6532,7 @@ func (x *ServerTls) String() string {
 func (*ServerTls) ProtoMessage() {}
 
 func (x *ServerTls) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[66]
+	mi := &file_team_v1_config_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6335,7 +6545,7 @@ func (x *ServerTls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerTls.ProtoReflect.Descriptor instead.
 func (*ServerTls) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{66}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ServerTls) GetCert() string {
@@ -6382,7 +6592,7 @@ type ClientCertificate struct {
 
 func (x *ClientCertificate) Reset() {
 	*x = ClientCertificate{}
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6394,7 +6604,7 @@ func (x *ClientCertificate) String() string {
 func (*ClientCertificate) ProtoMessage() {}
 
 func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[67]
+	mi := &file_team_v1_config_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6407,7 +6617,7 @@ func (x *ClientCertificate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClientCertificate.ProtoReflect.Descriptor instead.
 func (*ClientCertificate) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{67}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
 }
 
 // EgressSettings say where connections may lead whose address does not come from the file: webhooks,
@@ -6424,7 +6634,7 @@ type EgressSettings struct {
 
 func (x *EgressSettings) Reset() {
 	*x = EgressSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6436,7 +6646,7 @@ func (x *EgressSettings) String() string {
 func (*EgressSettings) ProtoMessage() {}
 
 func (x *EgressSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[68]
+	mi := &file_team_v1_config_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6449,7 +6659,7 @@ func (x *EgressSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressSettings.ProtoReflect.Descriptor instead.
 func (*EgressSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{68}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *EgressSettings) GetAllow() []string {
@@ -6486,7 +6696,7 @@ type LimitSettings struct {
 
 func (x *LimitSettings) Reset() {
 	*x = LimitSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6498,7 +6708,7 @@ func (x *LimitSettings) String() string {
 func (*LimitSettings) ProtoMessage() {}
 
 func (x *LimitSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[69]
+	mi := &file_team_v1_config_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6511,7 +6721,7 @@ func (x *LimitSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSettings.ProtoReflect.Descriptor instead.
 func (*LimitSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{69}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LimitSettings) GetAccount() *AccountLimits {
@@ -6594,7 +6804,7 @@ type AccountLimits struct {
 
 func (x *AccountLimits) Reset() {
 	*x = AccountLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6606,7 +6816,7 @@ func (x *AccountLimits) String() string {
 func (*AccountLimits) ProtoMessage() {}
 
 func (x *AccountLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[70]
+	mi := &file_team_v1_config_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6619,7 +6829,7 @@ func (x *AccountLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLimits.ProtoReflect.Descriptor instead.
 func (*AccountLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{70}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *AccountLimits) GetMaxTokensPerDay() int64 {
@@ -6740,7 +6950,7 @@ type PrincipalLimits struct {
 
 func (x *PrincipalLimits) Reset() {
 	*x = PrincipalLimits{}
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6752,7 +6962,7 @@ func (x *PrincipalLimits) String() string {
 func (*PrincipalLimits) ProtoMessage() {}
 
 func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[71]
+	mi := &file_team_v1_config_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6765,7 +6975,7 @@ func (x *PrincipalLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrincipalLimits.ProtoReflect.Descriptor instead.
 func (*PrincipalLimits) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{71}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PrincipalLimits) GetRequestsPerSecond() float64 {
@@ -6816,7 +7026,7 @@ type CorsSettings struct {
 
 func (x *CorsSettings) Reset() {
 	*x = CorsSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6828,7 +7038,7 @@ func (x *CorsSettings) String() string {
 func (*CorsSettings) ProtoMessage() {}
 
 func (x *CorsSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[72]
+	mi := &file_team_v1_config_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6841,7 +7051,7 @@ func (x *CorsSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CorsSettings.ProtoReflect.Descriptor instead.
 func (*CorsSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{72}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CorsSettings) GetOrigins() []string {
@@ -6870,7 +7080,7 @@ type CardSettings struct {
 
 func (x *CardSettings) Reset() {
 	*x = CardSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6882,7 +7092,7 @@ func (x *CardSettings) String() string {
 func (*CardSettings) ProtoMessage() {}
 
 func (x *CardSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[73]
+	mi := &file_team_v1_config_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6895,7 +7105,7 @@ func (x *CardSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CardSettings.ProtoReflect.Descriptor instead.
 func (*CardSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{73}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CardSettings) GetInterfaces() []string {
@@ -6916,7 +7126,7 @@ type PushSettings struct {
 
 func (x *PushSettings) Reset() {
 	*x = PushSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6928,7 +7138,7 @@ func (x *PushSettings) String() string {
 func (*PushSettings) ProtoMessage() {}
 
 func (x *PushSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[74]
+	mi := &file_team_v1_config_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6941,7 +7151,7 @@ func (x *PushSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushSettings.ProtoReflect.Descriptor instead.
 func (*PushSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{74}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *PushSettings) GetEnabled() bool {
@@ -6962,7 +7172,7 @@ type SigningSettings struct {
 
 func (x *SigningSettings) Reset() {
 	*x = SigningSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6974,7 +7184,7 @@ func (x *SigningSettings) String() string {
 func (*SigningSettings) ProtoMessage() {}
 
 func (x *SigningSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[75]
+	mi := &file_team_v1_config_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6987,7 +7197,7 @@ func (x *SigningSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningSettings.ProtoReflect.Descriptor instead.
 func (*SigningSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{75}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SigningSettings) GetKeys() []*SigningKey {
@@ -7010,7 +7220,7 @@ type SigningKey struct {
 
 func (x *SigningKey) Reset() {
 	*x = SigningKey{}
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7022,7 +7232,7 @@ func (x *SigningKey) String() string {
 func (*SigningKey) ProtoMessage() {}
 
 func (x *SigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[76]
+	mi := &file_team_v1_config_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7035,7 +7245,7 @@ func (x *SigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SigningKey.ProtoReflect.Descriptor instead.
 func (*SigningKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{76}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SigningKey) GetKid() string {
@@ -7074,7 +7284,7 @@ type Definition struct {
 
 func (x *Definition) Reset() {
 	*x = Definition{}
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7086,7 +7296,7 @@ func (x *Definition) String() string {
 func (*Definition) ProtoMessage() {}
 
 func (x *Definition) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[77]
+	mi := &file_team_v1_config_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7099,7 +7309,7 @@ func (x *Definition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Definition.ProtoReflect.Descriptor instead.
 func (*Definition) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{77}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Definition) GetId() string {
@@ -7156,7 +7366,7 @@ type ProtocolSettings struct {
 
 func (x *ProtocolSettings) Reset() {
 	*x = ProtocolSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7168,7 +7378,7 @@ func (x *ProtocolSettings) String() string {
 func (*ProtocolSettings) ProtoMessage() {}
 
 func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[78]
+	mi := &file_team_v1_config_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7181,7 +7391,7 @@ func (x *ProtocolSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProtocolSettings.ProtoReflect.Descriptor instead.
 func (*ProtocolSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{78}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ProtocolSettings) GetV0_3() bool {
@@ -7228,7 +7438,7 @@ type StreamSettings struct {
 
 func (x *StreamSettings) Reset() {
 	*x = StreamSettings{}
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7240,7 +7450,7 @@ func (x *StreamSettings) String() string {
 func (*StreamSettings) ProtoMessage() {}
 
 func (x *StreamSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[79]
+	mi := &file_team_v1_config_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7253,7 +7463,7 @@ func (x *StreamSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSettings.ProtoReflect.Descriptor instead.
 func (*StreamSettings) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{79}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StreamSettings) GetClose() StreamClose_Value {
@@ -7286,7 +7496,7 @@ type StreamClose struct {
 
 func (x *StreamClose) Reset() {
 	*x = StreamClose{}
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7298,7 +7508,7 @@ func (x *StreamClose) String() string {
 func (*StreamClose) ProtoMessage() {}
 
 func (x *StreamClose) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[80]
+	mi := &file_team_v1_config_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7311,7 +7521,7 @@ func (x *StreamClose) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamClose.ProtoReflect.Descriptor instead.
 func (*StreamClose) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{80}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
 }
 
 // AuthConfig says who may call. Without it, everyone who can reach the server may.
@@ -7333,7 +7543,7 @@ type AuthConfig struct {
 
 func (x *AuthConfig) Reset() {
 	*x = AuthConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7345,7 +7555,7 @@ func (x *AuthConfig) String() string {
 func (*AuthConfig) ProtoMessage() {}
 
 func (x *AuthConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[81]
+	mi := &file_team_v1_config_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7358,7 +7568,7 @@ func (x *AuthConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuthConfig.ProtoReflect.Descriptor instead.
 func (*AuthConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{81}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AuthConfig) GetApiKeys() []*ApiKey {
@@ -7405,7 +7615,7 @@ type EndedRights struct {
 
 func (x *EndedRights) Reset() {
 	*x = EndedRights{}
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7417,7 +7627,7 @@ func (x *EndedRights) String() string {
 func (*EndedRights) ProtoMessage() {}
 
 func (x *EndedRights) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[82]
+	mi := &file_team_v1_config_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7430,7 +7640,7 @@ func (x *EndedRights) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndedRights.ProtoReflect.Descriptor instead.
 func (*EndedRights) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{82}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{85}
 }
 
 // JwtIssuer is an issuer of signed JSON web tokens, which callers send as bearer tokens.
@@ -7465,7 +7675,7 @@ type JwtIssuer struct {
 
 func (x *JwtIssuer) Reset() {
 	*x = JwtIssuer{}
-	mi := &file_team_v1_config_proto_msgTypes[83]
+	mi := &file_team_v1_config_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7477,7 +7687,7 @@ func (x *JwtIssuer) String() string {
 func (*JwtIssuer) ProtoMessage() {}
 
 func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[83]
+	mi := &file_team_v1_config_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7490,7 +7700,7 @@ func (x *JwtIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtIssuer.ProtoReflect.Descriptor instead.
 func (*JwtIssuer) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{83}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *JwtIssuer) GetName() string {
@@ -7588,7 +7798,7 @@ type JwtPage struct {
 
 func (x *JwtPage) Reset() {
 	*x = JwtPage{}
-	mi := &file_team_v1_config_proto_msgTypes[84]
+	mi := &file_team_v1_config_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7600,7 +7810,7 @@ func (x *JwtPage) String() string {
 func (*JwtPage) ProtoMessage() {}
 
 func (x *JwtPage) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[84]
+	mi := &file_team_v1_config_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7613,7 +7823,7 @@ func (x *JwtPage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtPage.ProtoReflect.Descriptor instead.
 func (*JwtPage) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{84}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *JwtPage) GetClientId() string {
@@ -7661,7 +7871,7 @@ type JwtClaims struct {
 
 func (x *JwtClaims) Reset() {
 	*x = JwtClaims{}
-	mi := &file_team_v1_config_proto_msgTypes[85]
+	mi := &file_team_v1_config_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7673,7 +7883,7 @@ func (x *JwtClaims) String() string {
 func (*JwtClaims) ProtoMessage() {}
 
 func (x *JwtClaims) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[85]
+	mi := &file_team_v1_config_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7686,7 +7896,7 @@ func (x *JwtClaims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JwtClaims.ProtoReflect.Descriptor instead.
 func (*JwtClaims) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{85}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *JwtClaims) GetAccount() string {
@@ -7737,7 +7947,7 @@ type CertificateClient struct {
 
 func (x *CertificateClient) Reset() {
 	*x = CertificateClient{}
-	mi := &file_team_v1_config_proto_msgTypes[86]
+	mi := &file_team_v1_config_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7749,7 +7959,7 @@ func (x *CertificateClient) String() string {
 func (*CertificateClient) ProtoMessage() {}
 
 func (x *CertificateClient) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[86]
+	mi := &file_team_v1_config_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7762,7 +7972,7 @@ func (x *CertificateClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateClient.ProtoReflect.Descriptor instead.
 func (*CertificateClient) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{86}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CertificateClient) GetSan() string {
@@ -7823,7 +8033,7 @@ type ApiKey struct {
 
 func (x *ApiKey) Reset() {
 	*x = ApiKey{}
-	mi := &file_team_v1_config_proto_msgTypes[87]
+	mi := &file_team_v1_config_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7835,7 +8045,7 @@ func (x *ApiKey) String() string {
 func (*ApiKey) ProtoMessage() {}
 
 func (x *ApiKey) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[87]
+	mi := &file_team_v1_config_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7848,7 +8058,7 @@ func (x *ApiKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiKey.ProtoReflect.Descriptor instead.
 func (*ApiKey) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{87}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ApiKey) GetName() string {
@@ -7910,7 +8120,7 @@ type Permission struct {
 
 func (x *Permission) Reset() {
 	*x = Permission{}
-	mi := &file_team_v1_config_proto_msgTypes[88]
+	mi := &file_team_v1_config_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7922,7 +8132,7 @@ func (x *Permission) String() string {
 func (*Permission) ProtoMessage() {}
 
 func (x *Permission) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[88]
+	mi := &file_team_v1_config_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7935,7 +8145,7 @@ func (x *Permission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permission.ProtoReflect.Descriptor instead.
 func (*Permission) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{88}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{91}
 }
 
 // OidcConfig is an OpenID Connect issuer.
@@ -7951,7 +8161,7 @@ type OidcConfig struct {
 
 func (x *OidcConfig) Reset() {
 	*x = OidcConfig{}
-	mi := &file_team_v1_config_proto_msgTypes[89]
+	mi := &file_team_v1_config_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7963,7 +8173,7 @@ func (x *OidcConfig) String() string {
 func (*OidcConfig) ProtoMessage() {}
 
 func (x *OidcConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_team_v1_config_proto_msgTypes[89]
+	mi := &file_team_v1_config_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7976,7 +8186,7 @@ func (x *OidcConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OidcConfig.ProtoReflect.Descriptor instead.
 func (*OidcConfig) Descriptor() ([]byte, []int) {
-	return file_team_v1_config_proto_rawDescGZIP(), []int{89}
+	return file_team_v1_config_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *OidcConfig) GetIssuer() string {
@@ -8661,7 +8871,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x16cross_request_transfer\x18\x02 \x01(\bH\x00R\x14crossRequestTransfer\x88\x01\x01\x12*\n" +
 	"\x0estrict_members\x18\x03 \x01(\bH\x01R\rstrictMembers\x88\x01\x01B\x19\n" +
 	"\x17_cross_request_transferB\x11\n" +
-	"\x0f_strict_members\"\xf5&\n" +
+	"\x0f_strict_members\"\xac'\n" +
 	"\x0eServerSettings\x12\x8f\x02\n" +
 	"\x04http\x18\x01 \x01(\tB\xfa\x01\xbaH\xe0\x01\xba\x01\xdc\x01\n" +
 	"\vserver.http\x12Jhttp must be HOST:PORT with a port up to 65535; for example 127.0.0.1:8080\x1a\x80\x01this == '' || this.matches('^([^/ :]*|[[][^/ ]*[]]):([0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$')\xca\xf3\x18\x0e127.0.0.1:8080\xd0\xf3\x18\x01R\x04http\x12\xa2\x02\n" +
@@ -8712,7 +8922,8 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x17server.shutdown_timeout\x123shutdown_timeout must be 1s to 10m; for example 20s\x1a1this >= duration('1s') && this <= duration('10m')\xca\xf3\x18\x0320sR\x0fshutdownTimeout\x128\n" +
 	"\atracing\x182 \x01(\v2\x18.team.v1.TracingSettingsB\x04\xd0\xf3\x18\x01R\atracing\x121\n" +
 	"\x06openai\x183 \x01(\v2\x13.team.v1.OpenAiDoorB\x04\xd0\xf3\x18\x01R\x06openai\x12(\n" +
-	"\x03mcp\x184 \x01(\v2\x10.team.v1.McpDoorB\x04\xd0\xf3\x18\x01R\x03mcp\x1aS\n" +
+	"\x03mcp\x184 \x01(\v2\x10.team.v1.McpDoorB\x04\xd0\xf3\x18\x01R\x03mcp\x125\n" +
+	"\x06engine\x185 \x01(\v2\x17.team.v1.EngineSettingsB\x04\xd0\xf3\x18\x01R\x06engine\x1aS\n" +
 	"\rAccountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.team.v1.AccountLimitsR\x05value:\x028\x01:\xc8\a\xbaH\xc4\a\x1a\xc8\x01\n" +
@@ -8720,7 +8931,26 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\x10server.card_grpc\x12ocard.interfaces lists only GRPC, which is off; add JSONRPC or HTTP+JSON to card.interfaces, or remove grpc: off\x1a6this.grpc != 'off' || this.card.interfaces != ['GRPC']\x1a\xe1\x01\n" +
 	"\x10server.cors_keys\x12ccors allows every origin, which requires API keys; add auth: {api_keys: [...]}, or name the origins\x1ah!('*' in this.cors.origins) || size(this.auth.api_keys) + size(this.auth.jwt) + size(this.auth.mtls) > 0\x1a\xa0\x01\n" +
 	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\x1a\xb1\x01\n" +
-	"\x1eserver.metrics_beyond_loopback\x12Zmetrics_beyond_loopback needs an address for metrics; add metrics: HOST:PORT, or remove it\x1a3!this.metrics_beyond_loopback || this.metrics != ''\"\xf5\x01\n" +
+	"\x1eserver.metrics_beyond_loopback\x12Zmetrics_beyond_loopback needs an address for metrics; add metrics: HOST:PORT, or remove it\x1a3!this.metrics_beyond_loopback || this.metrics != ''\"G\n" +
+	"\x0eEngineSettings\x125\n" +
+	"\btemporal\x18\x01 \x01(\v2\x19.team.v1.TemporalSettingsR\btemporal\"\xf2\x04\n" +
+	"\x10TemporalSettings\x12\x8a\x01\n" +
+	"\aaddress\x18\x01 \x01(\tBp\xbaHm\xba\x01j\n" +
+	"\x10temporal.address\x12<address must be HOST:PORT; for example temporal.example:7233\x1a\x18this.isHostAndPort(true)R\aaddress\x12\xbe\x01\n" +
+	"\tnamespace\x18\x02 \x01(\tB\x9f\x01\xbaH\x90\x01\xba\x01\x8c\x01\n" +
+	"\x12temporal.namespace\x12Inamespace must be 1 to 255 characters without spaces; for example default\x1a+this == '' || this.matches('^[^ ]{1,255}$')\xca\xf3\x18\adefaultR\tnamespace\x12\xc9\x01\n" +
+	"\n" +
+	"task_queue\x18\x03 \x01(\tB\xa9\x01\xbaH\x96\x01\xba\x01\x92\x01\n" +
+	"\x13temporal.task_queue\x12Ntask_queue must be 1 to 255 characters without spaces; for example team-server\x1a+this == '' || this.matches('^[^ ]{1,255}$')\xca\xf3\x18\vteam-serverR\ttaskQueue\x12&\n" +
+	"\x03tls\x18\x04 \x01(\v2\x14.team.v1.TemporalTlsR\x03tls\x12\x1c\n" +
+	"\aapi_key\x18\x05 \x01(\tB\x03\x80\x01\x01R\x06apiKey\"\xda\x01\n" +
+	"\vTemporalTls\x12\x0e\n" +
+	"\x02ca\x18\x01 \x01(\tR\x02ca\x12\x12\n" +
+	"\x04cert\x18\x02 \x01(\tR\x04cert\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x1f\n" +
+	"\vserver_name\x18\x04 \x01(\tR\n" +
+	"serverName:t\xbaHq\x1ao\n" +
+	"\ftemporal.tls\x128tls has only one of cert and key; write both, or neither\x1a%(this.cert == '') == (this.key == '')\"\xf5\x01\n" +
 	"\n" +
 	"OpenAiDoor\x12\xb4\x01\n" +
 	"\vtitle_model\x18\x01 \x01(\tB\x92\x01\xbaH\x8e\x01\xba\x01\x8a\x01\n" +
@@ -9025,7 +9255,7 @@ func file_team_v1_config_proto_rawDescGZIP() []byte {
 }
 
 var file_team_v1_config_proto_enumTypes = make([]protoimpl.EnumInfo, 14)
-var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_team_v1_config_proto_msgTypes = make([]protoimpl.MessageInfo, 108)
 var file_team_v1_config_proto_goTypes = []any{
 	(McpResults_Value)(0),        // 0: team.v1.McpResults.Value
 	(ToolEffect_Value)(0),        // 1: team.v1.ToolEffect.Value
@@ -9099,89 +9329,92 @@ var file_team_v1_config_proto_goTypes = []any{
 	(*ToolStyle)(nil),            // 69: team.v1.ToolStyle
 	(*SwarmConfig)(nil),          // 70: team.v1.SwarmConfig
 	(*ServerSettings)(nil),       // 71: team.v1.ServerSettings
-	(*OpenAiDoor)(nil),           // 72: team.v1.OpenAiDoor
-	(*KeepSettings)(nil),         // 73: team.v1.KeepSettings
-	(*LogSettings)(nil),          // 74: team.v1.LogSettings
-	(*LogSampling)(nil),          // 75: team.v1.LogSampling
-	(*McpDoor)(nil),              // 76: team.v1.McpDoor
-	(*TracingSettings)(nil),      // 77: team.v1.TracingSettings
-	(*EncryptionSettings)(nil),   // 78: team.v1.EncryptionSettings
-	(*EncryptionKey)(nil),        // 79: team.v1.EncryptionKey
-	(*ServerTls)(nil),            // 80: team.v1.ServerTls
-	(*ClientCertificate)(nil),    // 81: team.v1.ClientCertificate
-	(*EgressSettings)(nil),       // 82: team.v1.EgressSettings
-	(*LimitSettings)(nil),        // 83: team.v1.LimitSettings
-	(*AccountLimits)(nil),        // 84: team.v1.AccountLimits
-	(*PrincipalLimits)(nil),      // 85: team.v1.PrincipalLimits
-	(*CorsSettings)(nil),         // 86: team.v1.CorsSettings
-	(*CardSettings)(nil),         // 87: team.v1.CardSettings
-	(*PushSettings)(nil),         // 88: team.v1.PushSettings
-	(*SigningSettings)(nil),      // 89: team.v1.SigningSettings
-	(*SigningKey)(nil),           // 90: team.v1.SigningKey
-	(*Definition)(nil),           // 91: team.v1.Definition
-	(*ProtocolSettings)(nil),     // 92: team.v1.ProtocolSettings
-	(*StreamSettings)(nil),       // 93: team.v1.StreamSettings
-	(*StreamClose)(nil),          // 94: team.v1.StreamClose
-	(*AuthConfig)(nil),           // 95: team.v1.AuthConfig
-	(*EndedRights)(nil),          // 96: team.v1.EndedRights
-	(*JwtIssuer)(nil),            // 97: team.v1.JwtIssuer
-	(*JwtPage)(nil),              // 98: team.v1.JwtPage
-	(*JwtClaims)(nil),            // 99: team.v1.JwtClaims
-	(*CertificateClient)(nil),    // 100: team.v1.CertificateClient
-	(*ApiKey)(nil),               // 101: team.v1.ApiKey
-	(*Permission)(nil),           // 102: team.v1.Permission
-	(*OidcConfig)(nil),           // 103: team.v1.OidcConfig
-	nil,                          // 104: team.v1.ServerConfig.ModelsEntry
-	nil,                          // 105: team.v1.ServerConfig.ToolsEntry
-	nil,                          // 106: team.v1.ServerConfig.AgentsEntry
-	nil,                          // 107: team.v1.ServerConfig.TeamsEntry
-	nil,                          // 108: team.v1.ModelSettings.HeadersEntry
-	nil,                          // 109: team.v1.McpTool.EnvEntry
-	nil,                          // 110: team.v1.McpTool.EffectsEntry
-	nil,                          // 111: team.v1.McpTool.HeadersEntry
-	nil,                          // 112: team.v1.AgentConfig.InputsEntry
-	nil,                          // 113: team.v1.OAuthClient.ParamsEntry
-	nil,                          // 114: team.v1.TeamConfig.InputsEntry
-	nil,                          // 115: team.v1.ServerSettings.AccountsEntry
-	nil,                          // 116: team.v1.Definition.ScriptsEntry
-	nil,                          // 117: team.v1.Definition.SchemasEntry
-	nil,                          // 118: team.v1.Definition.AccountsEntry
-	(*durationpb.Duration)(nil),  // 119: google.protobuf.Duration
-	(*structpb.Struct)(nil),      // 120: google.protobuf.Struct
-	(*Skill)(nil),                // 121: team.v1.Skill
-	(*Limits)(nil),               // 122: team.v1.Limits
-	(*Retry)(nil),                // 123: team.v1.Retry
-	(OnLimit_Value)(0),           // 124: team.v1.OnLimit.Value
+	(*EngineSettings)(nil),       // 72: team.v1.EngineSettings
+	(*TemporalSettings)(nil),     // 73: team.v1.TemporalSettings
+	(*TemporalTls)(nil),          // 74: team.v1.TemporalTls
+	(*OpenAiDoor)(nil),           // 75: team.v1.OpenAiDoor
+	(*KeepSettings)(nil),         // 76: team.v1.KeepSettings
+	(*LogSettings)(nil),          // 77: team.v1.LogSettings
+	(*LogSampling)(nil),          // 78: team.v1.LogSampling
+	(*McpDoor)(nil),              // 79: team.v1.McpDoor
+	(*TracingSettings)(nil),      // 80: team.v1.TracingSettings
+	(*EncryptionSettings)(nil),   // 81: team.v1.EncryptionSettings
+	(*EncryptionKey)(nil),        // 82: team.v1.EncryptionKey
+	(*ServerTls)(nil),            // 83: team.v1.ServerTls
+	(*ClientCertificate)(nil),    // 84: team.v1.ClientCertificate
+	(*EgressSettings)(nil),       // 85: team.v1.EgressSettings
+	(*LimitSettings)(nil),        // 86: team.v1.LimitSettings
+	(*AccountLimits)(nil),        // 87: team.v1.AccountLimits
+	(*PrincipalLimits)(nil),      // 88: team.v1.PrincipalLimits
+	(*CorsSettings)(nil),         // 89: team.v1.CorsSettings
+	(*CardSettings)(nil),         // 90: team.v1.CardSettings
+	(*PushSettings)(nil),         // 91: team.v1.PushSettings
+	(*SigningSettings)(nil),      // 92: team.v1.SigningSettings
+	(*SigningKey)(nil),           // 93: team.v1.SigningKey
+	(*Definition)(nil),           // 94: team.v1.Definition
+	(*ProtocolSettings)(nil),     // 95: team.v1.ProtocolSettings
+	(*StreamSettings)(nil),       // 96: team.v1.StreamSettings
+	(*StreamClose)(nil),          // 97: team.v1.StreamClose
+	(*AuthConfig)(nil),           // 98: team.v1.AuthConfig
+	(*EndedRights)(nil),          // 99: team.v1.EndedRights
+	(*JwtIssuer)(nil),            // 100: team.v1.JwtIssuer
+	(*JwtPage)(nil),              // 101: team.v1.JwtPage
+	(*JwtClaims)(nil),            // 102: team.v1.JwtClaims
+	(*CertificateClient)(nil),    // 103: team.v1.CertificateClient
+	(*ApiKey)(nil),               // 104: team.v1.ApiKey
+	(*Permission)(nil),           // 105: team.v1.Permission
+	(*OidcConfig)(nil),           // 106: team.v1.OidcConfig
+	nil,                          // 107: team.v1.ServerConfig.ModelsEntry
+	nil,                          // 108: team.v1.ServerConfig.ToolsEntry
+	nil,                          // 109: team.v1.ServerConfig.AgentsEntry
+	nil,                          // 110: team.v1.ServerConfig.TeamsEntry
+	nil,                          // 111: team.v1.ModelSettings.HeadersEntry
+	nil,                          // 112: team.v1.McpTool.EnvEntry
+	nil,                          // 113: team.v1.McpTool.EffectsEntry
+	nil,                          // 114: team.v1.McpTool.HeadersEntry
+	nil,                          // 115: team.v1.AgentConfig.InputsEntry
+	nil,                          // 116: team.v1.OAuthClient.ParamsEntry
+	nil,                          // 117: team.v1.TeamConfig.InputsEntry
+	nil,                          // 118: team.v1.ServerSettings.AccountsEntry
+	nil,                          // 119: team.v1.Definition.ScriptsEntry
+	nil,                          // 120: team.v1.Definition.SchemasEntry
+	nil,                          // 121: team.v1.Definition.AccountsEntry
+	(*durationpb.Duration)(nil),  // 122: google.protobuf.Duration
+	(*structpb.Struct)(nil),      // 123: google.protobuf.Struct
+	(*Skill)(nil),                // 124: team.v1.Skill
+	(*Limits)(nil),               // 125: team.v1.Limits
+	(*Retry)(nil),                // 126: team.v1.Retry
+	(OnLimit_Value)(0),           // 127: team.v1.OnLimit.Value
 }
 var file_team_v1_config_proto_depIdxs = []int32{
-	104, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
-	105, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
-	106, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
-	107, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
+	107, // 0: team.v1.ServerConfig.models:type_name -> team.v1.ServerConfig.ModelsEntry
+	108, // 1: team.v1.ServerConfig.tools:type_name -> team.v1.ServerConfig.ToolsEntry
+	109, // 2: team.v1.ServerConfig.agents:type_name -> team.v1.ServerConfig.AgentsEntry
+	110, // 3: team.v1.ServerConfig.teams:type_name -> team.v1.ServerConfig.TeamsEntry
 	71,  // 4: team.v1.ServerConfig.server:type_name -> team.v1.ServerSettings
 	17,  // 5: team.v1.ModelConfig.price:type_name -> team.v1.Price
-	119, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
+	122, // 6: team.v1.ModelConfig.idle_timeout:type_name -> google.protobuf.Duration
 	16,  // 7: team.v1.ModelConfig.settings:type_name -> team.v1.ModelSettings
-	120, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
-	108, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
+	123, // 8: team.v1.ModelSettings.extra_body:type_name -> google.protobuf.Struct
+	111, // 9: team.v1.ModelSettings.headers:type_name -> team.v1.ModelSettings.HeadersEntry
 	21,  // 10: team.v1.ToolConfig.mcp:type_name -> team.v1.McpTool
 	19,  // 11: team.v1.ToolConfig.approve:type_name -> team.v1.ApproveTools
 	27,  // 12: team.v1.ToolConfig.program:type_name -> team.v1.ProgramPart
-	119, // 13: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
-	119, // 14: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
-	109, // 15: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
-	110, // 16: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
+	122, // 13: team.v1.ApproveTools.expires:type_name -> google.protobuf.Duration
+	122, // 14: team.v1.ApproveMember.expires:type_name -> google.protobuf.Duration
+	112, // 15: team.v1.McpTool.env:type_name -> team.v1.McpTool.EnvEntry
+	113, // 16: team.v1.McpTool.effects:type_name -> team.v1.McpTool.EffectsEntry
 	24,  // 17: team.v1.McpTool.elicit:type_name -> team.v1.Elicit
 	23,  // 18: team.v1.McpTool.timeouts:type_name -> team.v1.McpTimeouts
-	111, // 19: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
+	114, // 19: team.v1.McpTool.headers:type_name -> team.v1.McpTool.HeadersEntry
 	44,  // 20: team.v1.McpTool.oauth:type_name -> team.v1.OAuthClient
 	0,   // 21: team.v1.McpTool.results:type_name -> team.v1.McpResults.Value
-	119, // 22: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
-	119, // 23: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
-	119, // 24: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
-	119, // 25: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
-	121, // 26: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
-	122, // 27: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
+	122, // 22: team.v1.McpTimeouts.start:type_name -> google.protobuf.Duration
+	122, // 23: team.v1.McpTimeouts.call:type_name -> google.protobuf.Duration
+	122, // 24: team.v1.Elicit.expires:type_name -> google.protobuf.Duration
+	122, // 25: team.v1.Elicit.keep_open:type_name -> google.protobuf.Duration
+	124, // 26: team.v1.AgentConfig.skills:type_name -> team.v1.Skill
+	125, // 27: team.v1.AgentConfig.limits:type_name -> team.v1.Limits
 	35,  // 28: team.v1.AgentConfig.scripted:type_name -> team.v1.ScriptedAgent
 	39,  // 29: team.v1.AgentConfig.grpc:type_name -> team.v1.GrpcAgent
 	40,  // 30: team.v1.AgentConfig.a2a:type_name -> team.v1.A2aAgent
@@ -9192,9 +9425,9 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	2,   // 35: team.v1.AgentConfig.on_truncated:type_name -> team.v1.OnTruncated.Value
 	16,  // 36: team.v1.AgentConfig.settings:type_name -> team.v1.ModelSettings
 	28,  // 37: team.v1.AgentConfig.conversation:type_name -> team.v1.ConversationConfig
-	112, // 38: team.v1.AgentConfig.inputs:type_name -> team.v1.AgentConfig.InputsEntry
+	115, // 38: team.v1.AgentConfig.inputs:type_name -> team.v1.AgentConfig.InputsEntry
 	27,  // 39: team.v1.AgentConfig.program:type_name -> team.v1.ProgramPart
-	121, // 40: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
+	124, // 40: team.v1.ExtendedCard.skills:type_name -> team.v1.Skill
 	34,  // 41: team.v1.Guardrails.input:type_name -> team.v1.Guardrail
 	34,  // 42: team.v1.Guardrails.output:type_name -> team.v1.Guardrail
 	34,  // 43: team.v1.Guardrails.delegation:type_name -> team.v1.Guardrail
@@ -9203,15 +9436,15 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	36,  // 46: team.v1.ScriptedAgent.calls:type_name -> team.v1.ScriptedCall
 	37,  // 47: team.v1.ScriptedCall.steps:type_name -> team.v1.ScriptedStep
 	38,  // 48: team.v1.ScriptedStep.error:type_name -> team.v1.ScriptedError
-	120, // 49: team.v1.ScriptedStep.part:type_name -> google.protobuf.Struct
+	123, // 49: team.v1.ScriptedStep.part:type_name -> google.protobuf.Struct
 	42,  // 50: team.v1.GrpcAgent.tls:type_name -> team.v1.TlsConfig
 	43,  // 51: team.v1.GrpcAgent.auth:type_name -> team.v1.AgentAuth
-	119, // 52: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
+	122, // 52: team.v1.GrpcAgent.idle_timeout:type_name -> google.protobuf.Duration
 	4,   // 53: team.v1.A2aAgent.binding:type_name -> team.v1.Binding.Value
 	43,  // 54: team.v1.A2aAgent.auth:type_name -> team.v1.AgentAuth
-	119, // 55: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
+	122, // 55: team.v1.A2aAgent.idle_timeout:type_name -> google.protobuf.Duration
 	44,  // 56: team.v1.AgentAuth.oauth:type_name -> team.v1.OAuthClient
-	113, // 57: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
+	116, // 57: team.v1.OAuthClient.params:type_name -> team.v1.OAuthClient.ParamsEntry
 	49,  // 58: team.v1.TeamConfig.members:type_name -> team.v1.MemberConfig
 	53,  // 59: team.v1.TeamConfig.supervisor:type_name -> team.v1.SupervisorConfig
 	56,  // 60: team.v1.TeamConfig.workflow:type_name -> team.v1.WorkflowConfig
@@ -9222,16 +9455,16 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	33,  // 65: team.v1.TeamConfig.guardrails:type_name -> team.v1.Guardrails
 	32,  // 66: team.v1.TeamConfig.extended_card:type_name -> team.v1.ExtendedCard
 	47,  // 67: team.v1.TeamConfig.review:type_name -> team.v1.ReviewConfig
-	122, // 68: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
+	125, // 68: team.v1.TeamConfig.limits:type_name -> team.v1.Limits
 	30,  // 69: team.v1.TeamConfig.access:type_name -> team.v1.AccessConfig
 	3,   // 70: team.v1.TeamConfig.card:type_name -> team.v1.CardAccess.Value
 	28,  // 71: team.v1.TeamConfig.conversation:type_name -> team.v1.ConversationConfig
-	114, // 72: team.v1.TeamConfig.inputs:type_name -> team.v1.TeamConfig.InputsEntry
+	117, // 72: team.v1.TeamConfig.inputs:type_name -> team.v1.TeamConfig.InputsEntry
 	51,  // 73: team.v1.TeamConfig.loop:type_name -> team.v1.LoopConfig
 	46,  // 74: team.v1.TeamConfig.program:type_name -> team.v1.ProgramConfig
 	48,  // 75: team.v1.ReviewConfig.judge:type_name -> team.v1.JudgeConfig
-	119, // 76: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
-	123, // 77: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
+	122, // 76: team.v1.MemberConfig.member_timeout:type_name -> google.protobuf.Duration
+	126, // 77: team.v1.MemberConfig.retry:type_name -> team.v1.Retry
 	5,   // 78: team.v1.MemberConfig.history_scope:type_name -> team.v1.HistoryScope.Value
 	20,  // 79: team.v1.MemberConfig.approve:type_name -> team.v1.ApproveMember
 	47,  // 80: team.v1.MemberConfig.accept:type_name -> team.v1.ReviewConfig
@@ -9242,79 +9475,82 @@ var file_team_v1_config_proto_depIdxs = []int32{
 	6,   // 85: team.v1.WorkflowConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
 	57,  // 86: team.v1.WorkflowConfig.plan:type_name -> team.v1.PlanConfig
 	58,  // 87: team.v1.PlanConfig.approve:type_name -> team.v1.ApprovePlan
-	119, // 88: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
+	122, // 88: team.v1.ApprovePlan.expires:type_name -> google.protobuf.Duration
 	7,   // 89: team.v1.WorkflowStep.join:type_name -> team.v1.Join.Value
 	62,  // 90: team.v1.WorkflowStep.repeat:type_name -> team.v1.RepeatConfig
 	63,  // 91: team.v1.WorkflowStep.human:type_name -> team.v1.HumanConfig
 	60,  // 92: team.v1.WorkflowStep.parallel:type_name -> team.v1.WorkflowStep
-	119, // 93: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
-	123, // 94: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
+	122, // 93: team.v1.WorkflowStep.timeout:type_name -> google.protobuf.Duration
+	126, // 94: team.v1.WorkflowStep.retry:type_name -> team.v1.Retry
 	50,  // 95: team.v1.WorkflowStep.output:type_name -> team.v1.OutputConfig
 	65,  // 96: team.v1.CoordinatorConfig.leader:type_name -> team.v1.LeaderConfig
 	9,   // 97: team.v1.CoordinatorConfig.tool_style:type_name -> team.v1.ToolStyle.Value
 	8,   // 98: team.v1.CoordinatorConfig.on_open_delegations:type_name -> team.v1.OpenDelegations.Value
-	124, // 99: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
+	127, // 99: team.v1.CoordinatorConfig.on_limit:type_name -> team.v1.OnLimit.Value
 	6,   // 100: team.v1.CoordinatorConfig.on_member_error:type_name -> team.v1.OnMemberError.Value
-	121, // 101: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
+	124, // 101: team.v1.LeaderConfig.skills:type_name -> team.v1.Skill
 	16,  // 102: team.v1.LeaderConfig.settings:type_name -> team.v1.ModelSettings
-	95,  // 103: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
-	92,  // 104: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
-	119, // 105: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
-	88,  // 106: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
-	89,  // 107: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
-	93,  // 108: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
-	86,  // 109: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
-	87,  // 110: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
-	115, // 111: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
-	82,  // 112: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
-	83,  // 113: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
-	80,  // 114: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
-	78,  // 115: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
-	73,  // 116: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
-	74,  // 117: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
-	119, // 118: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
-	119, // 119: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
-	77,  // 120: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
-	72,  // 121: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
-	76,  // 122: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
-	119, // 123: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
-	119, // 124: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
-	119, // 125: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
-	75,  // 126: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
-	79,  // 127: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
-	10,  // 128: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
-	84,  // 129: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
-	85,  // 130: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
-	90,  // 131: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
-	14,  // 132: team.v1.Definition.config:type_name -> team.v1.ServerConfig
-	116, // 133: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
-	117, // 134: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
-	118, // 135: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
-	11,  // 136: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
-	101, // 137: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
-	103, // 138: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
-	97,  // 139: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
-	12,  // 140: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
-	100, // 141: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
-	119, // 142: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
-	99,  // 143: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
-	13,  // 144: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
-	98,  // 145: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
-	13,  // 146: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
-	13,  // 147: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
-	15,  // 148: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
-	18,  // 149: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
-	26,  // 150: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
-	45,  // 151: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
-	1,   // 152: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
-	120, // 153: team.v1.AgentConfig.InputsEntry.value:type_name -> google.protobuf.Struct
-	120, // 154: team.v1.TeamConfig.InputsEntry.value:type_name -> google.protobuf.Struct
-	84,  // 155: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
-	156, // [156:156] is the sub-list for method output_type
-	156, // [156:156] is the sub-list for method input_type
-	156, // [156:156] is the sub-list for extension type_name
-	156, // [156:156] is the sub-list for extension extendee
-	0,   // [0:156] is the sub-list for field type_name
+	98,  // 103: team.v1.ServerSettings.auth:type_name -> team.v1.AuthConfig
+	95,  // 104: team.v1.ServerSettings.protocol:type_name -> team.v1.ProtocolSettings
+	122, // 105: team.v1.ServerSettings.retention:type_name -> google.protobuf.Duration
+	91,  // 106: team.v1.ServerSettings.push:type_name -> team.v1.PushSettings
+	92,  // 107: team.v1.ServerSettings.signing:type_name -> team.v1.SigningSettings
+	96,  // 108: team.v1.ServerSettings.streams:type_name -> team.v1.StreamSettings
+	89,  // 109: team.v1.ServerSettings.cors:type_name -> team.v1.CorsSettings
+	90,  // 110: team.v1.ServerSettings.card:type_name -> team.v1.CardSettings
+	118, // 111: team.v1.ServerSettings.accounts:type_name -> team.v1.ServerSettings.AccountsEntry
+	85,  // 112: team.v1.ServerSettings.egress:type_name -> team.v1.EgressSettings
+	86,  // 113: team.v1.ServerSettings.limits:type_name -> team.v1.LimitSettings
+	83,  // 114: team.v1.ServerSettings.tls:type_name -> team.v1.ServerTls
+	81,  // 115: team.v1.ServerSettings.encryption:type_name -> team.v1.EncryptionSettings
+	76,  // 116: team.v1.ServerSettings.keep:type_name -> team.v1.KeepSettings
+	77,  // 117: team.v1.ServerSettings.log:type_name -> team.v1.LogSettings
+	122, // 118: team.v1.ServerSettings.drain_delay:type_name -> google.protobuf.Duration
+	122, // 119: team.v1.ServerSettings.shutdown_timeout:type_name -> google.protobuf.Duration
+	80,  // 120: team.v1.ServerSettings.tracing:type_name -> team.v1.TracingSettings
+	75,  // 121: team.v1.ServerSettings.openai:type_name -> team.v1.OpenAiDoor
+	79,  // 122: team.v1.ServerSettings.mcp:type_name -> team.v1.McpDoor
+	72,  // 123: team.v1.ServerSettings.engine:type_name -> team.v1.EngineSettings
+	73,  // 124: team.v1.EngineSettings.temporal:type_name -> team.v1.TemporalSettings
+	74,  // 125: team.v1.TemporalSettings.tls:type_name -> team.v1.TemporalTls
+	122, // 126: team.v1.KeepSettings.conversations:type_name -> google.protobuf.Duration
+	122, // 127: team.v1.KeepSettings.boards:type_name -> google.protobuf.Duration
+	122, // 128: team.v1.KeepSettings.audit:type_name -> google.protobuf.Duration
+	78,  // 129: team.v1.LogSettings.sampling:type_name -> team.v1.LogSampling
+	82,  // 130: team.v1.EncryptionSettings.keys:type_name -> team.v1.EncryptionKey
+	10,  // 131: team.v1.ServerTls.client:type_name -> team.v1.ClientCertificate.Value
+	87,  // 132: team.v1.LimitSettings.account:type_name -> team.v1.AccountLimits
+	88,  // 133: team.v1.AccountLimits.per_principal:type_name -> team.v1.PrincipalLimits
+	93,  // 134: team.v1.SigningSettings.keys:type_name -> team.v1.SigningKey
+	14,  // 135: team.v1.Definition.config:type_name -> team.v1.ServerConfig
+	119, // 136: team.v1.Definition.scripts:type_name -> team.v1.Definition.ScriptsEntry
+	120, // 137: team.v1.Definition.schemas:type_name -> team.v1.Definition.SchemasEntry
+	121, // 138: team.v1.Definition.accounts:type_name -> team.v1.Definition.AccountsEntry
+	11,  // 139: team.v1.StreamSettings.close:type_name -> team.v1.StreamClose.Value
+	104, // 140: team.v1.AuthConfig.api_keys:type_name -> team.v1.ApiKey
+	106, // 141: team.v1.AuthConfig.oidc:type_name -> team.v1.OidcConfig
+	100, // 142: team.v1.AuthConfig.jwt:type_name -> team.v1.JwtIssuer
+	12,  // 143: team.v1.AuthConfig.ended:type_name -> team.v1.EndedRights.Value
+	103, // 144: team.v1.AuthConfig.mtls:type_name -> team.v1.CertificateClient
+	122, // 145: team.v1.JwtIssuer.leeway:type_name -> google.protobuf.Duration
+	102, // 146: team.v1.JwtIssuer.claims:type_name -> team.v1.JwtClaims
+	13,  // 147: team.v1.JwtIssuer.permissions:type_name -> team.v1.Permission.Value
+	101, // 148: team.v1.JwtIssuer.page:type_name -> team.v1.JwtPage
+	13,  // 149: team.v1.CertificateClient.permissions:type_name -> team.v1.Permission.Value
+	13,  // 150: team.v1.ApiKey.permissions:type_name -> team.v1.Permission.Value
+	15,  // 151: team.v1.ServerConfig.ModelsEntry.value:type_name -> team.v1.ModelConfig
+	18,  // 152: team.v1.ServerConfig.ToolsEntry.value:type_name -> team.v1.ToolConfig
+	26,  // 153: team.v1.ServerConfig.AgentsEntry.value:type_name -> team.v1.AgentConfig
+	45,  // 154: team.v1.ServerConfig.TeamsEntry.value:type_name -> team.v1.TeamConfig
+	1,   // 155: team.v1.McpTool.EffectsEntry.value:type_name -> team.v1.ToolEffect.Value
+	123, // 156: team.v1.AgentConfig.InputsEntry.value:type_name -> google.protobuf.Struct
+	123, // 157: team.v1.TeamConfig.InputsEntry.value:type_name -> google.protobuf.Struct
+	87,  // 158: team.v1.ServerSettings.AccountsEntry.value:type_name -> team.v1.AccountLimits
+	159, // [159:159] is the sub-list for method output_type
+	159, // [159:159] is the sub-list for method input_type
+	159, // [159:159] is the sub-list for extension type_name
+	159, // [159:159] is the sub-list for extension extendee
+	0,   // [0:159] is the sub-list for field type_name
 }
 
 func init() { file_team_v1_config_proto_init() }
@@ -9351,20 +9587,20 @@ func file_team_v1_config_proto_init() {
 	file_team_v1_config_proto_msgTypes[43].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[50].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[56].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[61].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[69].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[70].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[71].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[64].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[72].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[73].OneofWrappers = []any{}
 	file_team_v1_config_proto_msgTypes[74].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[78].OneofWrappers = []any{}
-	file_team_v1_config_proto_msgTypes[79].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[77].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[81].OneofWrappers = []any{}
+	file_team_v1_config_proto_msgTypes[82].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_team_v1_config_proto_rawDesc), len(file_team_v1_config_proto_rawDesc)),
 			NumEnums:      14,
-			NumMessages:   105,
+			NumMessages:   108,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

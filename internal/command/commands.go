@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -117,6 +117,26 @@ func backupCommand(s *cli.Shell) *cobra.Command {
 		RunE:    func(c *cobra.Command, args []string) error { return s.Backup(c.Context(), url, args[0]) },
 	}
 	c.Flags().StringVar(&url, "store", "", "the store: sqlite:FILE")
+	return c
+}
+
+func engineCommand(s *cli.Shell) *cobra.Command {
+	var url, to string
+	move := &cobra.Command{
+		Use:   "move --to store|temporal --store URL",
+		Short: "Has another engine drive the runs of a store",
+		Long: "Has another engine drive the runs of a PostgreSQL store: the servers themselves (store),\n" +
+			"or servers of the program team-server-temporal with server.engine.temporal (temporal). A\n" +
+			"store has one engine, and servers of the other one refuse to start. Stop all servers that\n" +
+			"use the store first. Runs that have not ended continue with the other engine.",
+		Example: "  team-server engine move --to temporal --store postgres://ann@db.example/team",
+		Args:    usage(noArgs),
+		RunE:    func(c *cobra.Command, _ []string) error { return cli.MoveEngine(c.Context(), s, url, to) },
+	}
+	move.Flags().StringVar(&to, "to", "", "the engine: store or temporal")
+	move.Flags().StringVar(&url, "store", "", "the store: postgres://USER@HOST/DATABASE")
+	c := &cobra.Command{Use: "engine", Short: "Says what drives the runs of a store", Args: usage(noArgs), RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(move)
 	return c
 }
 

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -53,7 +53,7 @@ func newRoot(s *cli.Shell) *cobra.Command {
 	f.StringVarP(&output, "output", "o", "text", "text, wide or json")
 	f.StringVar(&level, "log-level", "", "debug, info, warn or error")
 	root.AddCommand(initCommand(s), devCommand(s), serveCommand(s), validateCommand(s), configCommand(s), doctorCommand(s), testCommand(s), runCommand(s), mcpCommand(s), chatCommand(s), tasksCommand(s), traceCommand(s), logsCommand(s), toolsCommand(s), modelsCommand(s), questionsCommand(s), callCommand(s), cardCommand(s),
-		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), auditCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), backupCommand(s), storeCommand(s), schemaCommand(s), protosCommand(s), versionCommand(s), manCommand())
+		teamsCommand(s), collabCommand(s), agentsCommand(s), accountsCommand(s), keysCommand(s), auditCommand(s), costsCommand(s), haltCommand(s), resumeCommand(s), migrateCommand(s), backupCommand(s), storeCommand(s), engineCommand(s), schemaCommand(s), protosCommand(s), versionCommand(s), manCommand())
 	root.InitDefaultCompletionCmd("completion") // added early so that its argument errors can be replaced
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

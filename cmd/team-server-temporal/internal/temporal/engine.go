@@ -1,0 +1,255 @@
+// Package temporal is an engine that lets Temporal schedule the runs: a workflow for each root task, and an activity for
+// each drive. The store remains the truth, and its leases alone fence the runs: a Temporal that hangs, is gone or
+// forgets does not change what is being driven, and after two leases servers drive on their own what it does not.
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"go.uber.org/zap"
+
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/agent"
+)
+
+const (
+	// callTimeout bounds each call of the store and of Temporal.
+	callTimeout = 10 * time.Second
+	// startRetry is how long Serve waits before it tries again to start a worker.
+	startRetry = 2 * time.Second
+	// stopTimeout is how long a worker that stops waits for its drives, which are canceled.
+	stopTimeout = 20 * time.Second
+	// cachedWorkflows is how many waiting workflows a process keeps in memory, each with a goroutine. Others are
+	// replayed, from a dozen events.
+	cachedWorkflows = 128
+	// The numbers of open polls for tasks. A process that freezes takes a task with each, for a heartbeatTimeout; with
+	// too few of them runs wait, because a task queue has four partitions.
+	fewestPolls, firstPolls, mostPolls = 2, 5, 16
+)
+
+// Engine drives runs when Temporal says so. It is safe for concurrent use.
+type Engine struct {
+	*engine.Settler
+	client client.Client
+	queue  string
+	wake   chan struct{} // holds one signal: runs may be due
+
+	mu      sync.Mutex
+	room    *engine.Room   // the slots; guarded by mu
+	driving sync.WaitGroup // the drives that Temporal does not know of
+	drive   engine.Drive   // set by Serve
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// New returns an engine that does nothing until Serve is called. It does not connect. The error says which file of the
+// settings cannot be read.
+func New(c engine.Config, t *teamv1.TemporalSettings) (engine.Engine, error) {
+	s := engine.NewSettler(c)
+	opts, err := optionsOf(t, s.Log)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := client.NewLazyClient(opts)
+	if err != nil {
+		return nil, fmt.Errorf("server.engine.temporal: %w", err)
+	}
+	return &Engine{Settler: s, client: opened, queue: t.GetTaskQueue(), wake: make(chan struct{}, 1), room: engine.NewRoom(s.Slots, s.Shares)}, nil
+}
+
+// Kind implements engine.Engine.
+func (*Engine) Kind() string { return engine.TemporalEngine }
+
+// Wake implements engine.Engine. It tells Temporal of whatever is due.
+func (e *Engine) Wake(string) {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Full implements engine.Engine.
+func (e *Engine) Full() bool { return e.copyRoom().Free() == 0 }
+
+// copyRoom returns a copy of the room.
+func (e *Engine) copyRoom() *engine.Room {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.room.Clone()
+}
+
+// Serve implements engine.Engine. Temporal may be out of reach, from the start or at any time.
+func (e *Engine) Serve(ctx context.Context, drive engine.Drive) error {
+	e.drive = drive
+	runs, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	e.Begin(runs)
+	defer e.client.Close()
+	defer e.driving.Wait()
+	var wg sync.WaitGroup
+	wg.Go(func() { e.Beat(runs) })
+	wg.Go(func() { e.tell(ctx) })
+	wg.Go(func() { e.rescue(ctx) })
+	wg.Go(func() { e.work(ctx) })
+	<-ctx.Done()
+	e.Stop()
+	cancel(agent.ErrShutdown)
+	wg.Wait()
+	return nil
+}
+
+// work takes tasks of Temporal until ctx ends.
+func (e *Engine) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		failed := make(chan error, 1)
+		w := e.worker(failed)
+		err := w.Start()
+		if err == nil {
+			select {
+			case <-ctx.Done():
+			case err = <-failed:
+			}
+			w.Stop()
+		}
+		if err != nil && ctx.Err() == nil {
+			e.Log.Warn("Temporal gives this server no runs; what is due is driven after two leases", zap.Error(err))
+			_ = agent.Sleep(ctx, startRetry)
+		}
+	}
+}
+
+// worker returns a worker that sends to failed if it cannot go on.
+func (e *Engine) worker(failed chan<- error) worker.Worker {
+	worker.SetStickyWorkflowCacheSize(cachedWorkflows)
+	polls := worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
+		MinimumNumberOfPollers: fewestPolls, InitialNumberOfPollers: firstPolls, MaximumNumberOfPollers: mostPolls,
+	})
+	w := worker.New(e.client, e.queue, worker.Options{
+		Identity: e.Replica, MaxConcurrentActivityExecutionSize: e.Slots, WorkerStopTimeout: stopTimeout,
+		ActivityTaskPollerBehavior: polls, WorkflowTaskPollerBehavior: polls,
+		OnFatalError: func(err error) {
+			select {
+			case failed <- err:
+			default:
+			}
+		},
+	})
+	w.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: workflowName})
+	w.RegisterActivityWithOptions(e.activity, activity.RegisterOptions{Name: activityName})
+	return w
+}
+
+// activity drives a run, if it is due. Temporal learns with heartbeats that it still does; a drive goes on when
+// Temporal has given it up, because the store has not.
+func (e *Engine) activity(ctx context.Context, root string) (outcome, error) {
+	beating, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go e.heartbeat(beating, activity.GetInfo(ctx).TaskToken)
+	next, err := e.claimAndDrive(ctx, root)
+	if err != nil {
+		return outcome{}, err
+	}
+	if next.At.IsZero() {
+		return outcome{Ended: next.Ended}, nil
+	}
+	if err := e.Runs.Scheduled(context.WithoutCancel(ctx), root, next.At); err != nil {
+		e.Log.Debug("a run that is scheduled may be scheduled twice", zap.String("task", root), zap.Error(err))
+	}
+	return outcome{Again: true, After: next.At.Sub(e.Leases.Now())}, nil
+}
+
+// heartbeat tells Temporal until ctx ends that a drive goes on. The SDK's own heartbeats are throttled and hide errors.
+func (e *Engine) heartbeat(ctx context.Context, token []byte) {
+	tick := time.NewTicker(heartbeatTimeout / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		call, cancel := context.WithTimeout(ctx, heartbeatTimeout/3)
+		err := e.client.RecordActivityHeartbeat(call, token)
+		cancel()
+		if gone := (*serviceerror.NotFound)(nil); errors.As(err, &gone) {
+			return // another worker will find that the run is held, or that it has ended
+		}
+	}
+}
+
+// claimAndDrive drives a run, if it can be claimed.
+func (e *Engine) claimAndDrive(ctx context.Context, root string) (engine.Next, error) {
+	tenure := e.Tenure()
+	if tenure.Err() != nil {
+		return engine.Next{}, context.Cause(tenure)
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	c, next, err := e.Runs.ClaimRun(call, e.Replica, root, e.copyRoom())
+	cancel()
+	if err != nil || c.Journal == nil {
+		return next, err
+	}
+	e.mu.Lock()
+	e.room.Take(c.Owner)
+	e.mu.Unlock()
+	next = e.Drive(tenure, c, e.drive)
+	e.mu.Lock()
+	e.room.Give(c.Owner)
+	limited := e.room.Limited()
+	e.mu.Unlock()
+	if limited {
+		e.Wake(root) // a run of the same account may be driven now
+	}
+	return next, nil
+}
+
+// rescue drives what has been due for two leases: Temporal is out of reach or has lost it, or it waits for a
+// process that is frozen. It uses slots that are free.
+func (e *Engine) rescue(ctx context.Context) {
+	lease := e.Leases.Lease()
+	for agent.Sleep(ctx, lease/2) == nil {
+		free := e.copyRoom().Free()
+		if free == 0 {
+			continue
+		}
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		overdue, err := e.Runs.Overdue(call, e.Leases.Now().Add(-2*lease), free)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			e.Log.Warn("cannot read the runs that are overdue", zap.Error(err))
+		}
+		for _, root := range overdue {
+			e.driving.Go(func() { e.driveOverdue(ctx, root) })
+		}
+	}
+}
+
+// driveOverdue drives a run without Temporal. A workflow that waits for the run learns of its end.
+func (e *Engine) driveOverdue(ctx context.Context, root string) {
+	next, err := e.claimAndDrive(ctx, root)
+	if err != nil {
+		e.Log.Warn("cannot claim a run that is overdue", zap.String("task", root), zap.Error(err))
+		return
+	}
+	if next.Ended {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		_ = e.client.SignalWorkflow(call, root, "", signalName, nil) // without a workflow there is nothing to end
+	}
+}
+
+// fairnessKey returns the key by which Temporal shares workers between accounts.
+func fairnessKey(owner string) string {
+	account := a2a.AccountOf(owner)
+	return account[:min(len(account), 64)]
+}

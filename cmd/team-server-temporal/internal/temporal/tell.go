@@ -1,0 +1,97 @@
+package temporal
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.uber.org/zap"
+
+	"github.com/agentteams/team-server/pkg/a2a"
+)
+
+const (
+	// tellEvery is how often a server looks for runs that became due without its knowing: at a time, when a halt ended,
+	// by a process that has died, or because their holder has died.
+	tellEvery = time.Second
+	// tellPage is how many runs a server takes at once, and tellers how many of them it tells Temporal at the same time, so
+	// that many that become due at the same time do not flood it.
+	tellPage, tellers = 100, 16
+)
+
+// tell tells Temporal which runs are due, until ctx ends. The store is the outbox: it returns each run once, until a
+// call has failed.
+func (e *Engine) tell(ctx context.Context) {
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	for {
+		more, err := e.tellSome(ctx)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			e.Log.Warn("cannot tell Temporal which runs are due", zap.Error(err))
+		case more:
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-e.wake:
+		}
+	}
+}
+
+// tellSome tells Temporal of up to tellPage runs. more reports whether there may be further ones.
+func (e *Engine) tellSome(ctx context.Context) (more bool, err error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	due, err := e.Runs.TakeDue(call, e.copyRoom(), tellPage)
+	cancel()
+	if err != nil {
+		return false, err
+	}
+	var mu sync.Mutex
+	var failed []string
+	var wg sync.WaitGroup
+	free := make(chan struct{}, tellers)
+	for _, k := range due {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			if told := e.signal(ctx, k); told != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed, err = append(failed, k.ID), told
+			}
+		})
+	}
+	wg.Wait()
+	if len(failed) > 0 {
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		_ = e.Runs.ReturnDue(call, failed) // otherwise they are driven after two leases
+	}
+	return len(due) == tellPage && err == nil, err
+}
+
+// signal tells Temporal that a run is due. It begins a workflow unless one is open: an earlier one may have been ended by
+// people.
+func (e *Engine) signal(ctx context.Context, k a2a.Key) error {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := e.client.SignalWithStartWorkflow(call, k.ID, signalName, nil, client.StartWorkflowOptions{
+		TaskQueue: e.queue, WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		Priority: temporal.Priority{FairnessKey: fairnessKey(k.Owner), FairnessWeight: float32(e.weight(k.Owner))},
+	}, workflowName, k.ID)
+	return err
+}
+
+// weight returns the weight of the account of an owner.
+func (e *Engine) weight(owner string) int {
+	if e.Shares == nil {
+		return 1
+	}
+	return max(e.Shares.Weight(a2a.AccountOf(owner)), 1)
+}

@@ -1,0 +1,586 @@
+//go:build linux
+
+package main_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/internal/testkit/child"
+	"github.com/agentteams/team-server/internal/testkit/pgtest"
+	"github.com/agentteams/team-server/pkg/agent"
+	"github.com/agentteams/team-server/tests/rig"
+)
+
+var update = flag.Bool("update", false, "record the histories that are replayed")
+
+func TestMain(m *testing.M) { pgtest.Main(cleaning{m}) }
+
+// cleaning removes the programs after the tests.
+type cleaning struct{ *testing.M }
+
+func (c cleaning) Run() int {
+	code := c.M.Run()
+	http.DefaultClient.CloseIdleConnections()
+	if p, err := programs(); err == nil {
+		_ = os.RemoveAll(p.dir)
+	}
+	return code
+}
+
+// built are the programs of the tests.
+type built struct{ dir, temporal, program, plain string }
+
+// programs builds the programs once a process.
+var programs = sync.OnceValues(func() (b built, err error) {
+	if b.dir, err = os.MkdirTemp("", "temporal"); err != nil {
+		return b, err
+	}
+	b.temporal, b.program, b.plain = filepath.Join(b.dir, "temporal"), filepath.Join(b.dir, "team-server-temporal"), filepath.Join(b.dir, "team-server")
+	for _, p := range []struct{ dir, pkg, out string }{{"../../tests/temporal", ".", b.temporal}, {".", ".", b.program}, {"../..", "./cmd/team-server", b.plain}} {
+		cmd := exec.CommandContext(context.Background(), "go", "build", "-o", p.out, p.pkg)
+		cmd.Dir = p.dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return b, fmt.Errorf("building %s: %w\n%s", p.out, err, out)
+		}
+	}
+	return b, nil
+})
+
+const (
+	// lease is that of the servers under test.
+	lease = 3 * time.Second
+	// patience bounds every wait.
+	patience = time.Minute
+)
+
+// agents are what the servers under test serve besides the demo.
+const agents = `
+version: v1
+agents:
+  echo: {scripted: {steps: [{echo: true}]}}
+  slow: {scripted: {steps: [{delay_ms: 4000}, {text: done}]}}
+  long: {scripted: {steps: [{delay_ms: 600000}, {text: done}]}}
+  asks: {scripted: {steps: [{ask: "Which one?"}, {text: "{{answer}}"}]}}
+`
+
+// stack is a database, a Temporal in memory and servers.
+type stack struct {
+	testing.TB
+	built
+	store, file string
+	temporal    *child.Server
+	door        *door // before Temporal
+	namespace   string
+	client      client.Client // of Temporal itself
+}
+
+// start starts Temporal. The file of the servers has some agents and the teams of yaml.
+func start(t testing.TB, yaml string) *stack {
+	t.Helper()
+	b, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stack{TB: t, built: b, store: pgtest.URL(t), file: filepath.Join(t.TempDir(), "team.yaml")}
+	if s.temporal, err = child.Serve(exec.CommandContext(context.Background(), b.temporal)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.temporal.End(syscall.SIGKILL) })
+	address, namespace, _ := strings.Cut(s.temporal.Ready, " ")
+	s.namespace = namespace
+	s.door = newDoor(t, address)
+	if s.client, err = client.Dial(client.Options{HostPort: address, Namespace: namespace, Logger: quiet{}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.client.Close)
+	engine := fmt.Sprintf("\nserver:\n  store: %q\n  engine: {temporal: {address: %q, namespace: %s}}\n", s.store, s.door.address(), namespace)
+	if err := os.WriteFile(s.file, []byte(yaml+engine), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// server is a server under test.
+type server struct {
+	*child.Server
+	*rig.GRPC
+	ctx    context.Context
+	target rig.Target
+}
+
+// serve starts a server.
+func (s *stack) serve(name string) *server {
+	s.Helper()
+	cmd := exec.CommandContext(context.Background(), s.program, "serve", "-c", s.file, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String(), "--replica", name)
+	p, err := child.Serve(cmd)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return s.connect(name, p)
+}
+
+// connect returns a server that has been started, and ends it after the test.
+func (s *stack) connect(name string, p *child.Server) *server {
+	s.Helper()
+	r := &server{Server: p, ctx: s.Context()}
+	var http string
+	if _, err := fmt.Sscanf(p.Ready, "http=%s grpc=%s", &http, &r.target.GRPC); err != nil {
+		s.Fatal(p.Ready, err)
+	}
+	r.target.HTTP = "http://" + http
+	var err error
+	if r.GRPC, err = rig.NewGRPC(r.target); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		_ = r.Close()
+		p.End(syscall.SIGTERM)
+		if s.Failed() {
+			s.Logf("%s:\n%s", name, p.Log())
+		}
+	})
+	return r
+}
+
+// send sends a message, and returns the task when it waits for people or has ended, or at once.
+func (r *server) send(t testing.TB, to, text string, atOnce bool) *a2av1.Task {
+	t.Helper()
+	resp, err := r.Send(r.ctx, &a2av1.SendMessageRequest{
+		Tenant: to, Message: agent.UserMessage(uuid.NewString(), text), Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: atOnce},
+	})
+	if err != nil {
+		t.Fatalf("send to %s: %v", to, err)
+	}
+	return resp.GetTask()
+}
+
+// reply sends a message to a task.
+func (r *server) reply(t testing.TB, id, text string) {
+	t.Helper()
+	m := agent.UserMessage(uuid.NewString(), text)
+	m.TaskId = id
+	if _, err := r.Send(r.ctx, &a2av1.SendMessageRequest{Message: m, Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: true}}); err != nil {
+		t.Fatalf("reply to %s: %v", id, err)
+	}
+}
+
+// await waits until a task is in a state.
+func (r *server) await(t testing.TB, id string, want a2av1.TaskState) *a2av1.Task {
+	t.Helper()
+	for until := time.Now().Add(patience); ; {
+		task, err := r.Get(r.ctx, &a2av1.GetTaskRequest{Id: id})
+		state := task.GetStatus().GetState()
+		if err == nil && state == want {
+			return task
+		}
+		if taskstate.Final(state) || time.Now().After(until) {
+			t.Fatalf("task %s is %v, %v, want %v", id, state, err, want)
+		}
+		_ = agent.Sleep(r.ctx, 20*time.Millisecond)
+	}
+}
+
+// number returns the number that a query of the database selects.
+func (s *stack) number(query string, args ...any) (n int64) {
+	s.Helper()
+	conn, err := pgx.Connect(s.Context(), s.store)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer conn.Close(s.Context())
+	if err := conn.QueryRow(s.Context(), query, args...).Scan(&n); err != nil {
+		s.Fatal(query, err)
+	}
+	return n
+}
+
+// events returns the number of events of the last workflow of a task.
+func (s *stack) events(id string) (n int) {
+	s.Helper()
+	for list := s.client.GetWorkflowHistory(s.Context(), id, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); list.HasNext(); n++ {
+		if _, err := list.Next(); err != nil {
+			s.Fatal(err)
+		}
+	}
+	return n
+}
+
+// record writes the history of a workflow for the test that replays it, if -update is given.
+func (s *stack) record(id, name string) {
+	s.Helper()
+	if !*update {
+		return
+	}
+	h := &history.History{}
+	for list := s.client.GetWorkflowHistory(s.Context(), id, "", true, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); list.HasNext(); {
+		e, err := list.Next()
+		if err != nil {
+			s.Fatal(err)
+		}
+		h.Events = append(h.Events, e)
+	}
+	text, err := protojson.MarshalOptions{Multiline: true}.Marshal(h)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join("internal", "temporal", "testdata", name+".json"), append(text, '\n'), 0o600); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// door passes connections on to an address, unless it is closed or holds what is sent.
+type door struct {
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex
+	shut  bool       // guarded by mu
+	conns []net.Conn // guarded by mu
+	hold  sync.RWMutex
+}
+
+func newDoor(t testing.TB, to string) *door {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &door{listener: l, to: to}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { d.pass(in) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		d.close()
+		wg.Wait()
+	})
+	return d
+}
+
+func (d *door) address() string { return d.listener.Addr().String() }
+
+// pass copies between a connection and the address until one of both ends.
+func (d *door) pass(in net.Conn) {
+	defer in.Close()
+	out, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", d.to)
+	if err != nil {
+		return
+	}
+	defer out.Close()
+	d.mu.Lock()
+	if d.shut {
+		d.mu.Unlock()
+		return
+	}
+	d.conns = append(d.conns, in, out)
+	d.mu.Unlock()
+	done := make(chan struct{}, 2)
+	for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
+		go func() {
+			d.copy(c[0], c[1])
+			_, _ = c[0].Close(), c[1].Close()
+			done <- struct{}{}
+		}()
+	}
+	<-done
+	<-done
+}
+
+// copy copies what is sent, but for what hold holds.
+func (d *door) copy(to io.Writer, from io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		d.hold.RLock()
+		if n > 0 && err == nil {
+			_, err = to.Write(buf[:n])
+		}
+		d.hold.RUnlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// close ends all connections and accepts no new ones until open is called.
+func (d *door) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shut = true
+	for _, c := range d.conns {
+		_ = c.Close()
+	}
+	d.conns = nil
+}
+
+func (d *door) open() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shut = false
+}
+
+// quiet logs nothing.
+type quiet struct{}
+
+func (quiet) Debug(string, ...any) {}
+func (quiet) Info(string, ...any)  {}
+func (quiet) Warn(string, ...any)  {}
+func (quiet) Error(string, ...any) {}
+
+const (
+	completed = a2av1.TaskState_TASK_STATE_COMPLETED
+	canceled  = a2av1.TaskState_TASK_STATE_CANCELED
+	waiting   = a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
+	working   = a2av1.TaskState_TASK_STATE_WORKING
+)
+
+// TestTemporal_Demo: the teams of the demo run on Temporal, each with a history of one drive.
+func TestTemporal_Demo(t *testing.T) {
+	t.Parallel()
+	demo, err := os.ReadFile("../../examples/demo/team.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := filepath.Abs("../../examples/demo/team.script.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	yaml := strings.ReplaceAll(string(demo), "team.script.yaml", script)
+	yaml = strings.ReplaceAll(yaml, "server:\n  default_agent: newsroom\n", "")
+	s := start(t, yaml)
+	r := s.serve("a")
+	for team, want := range map[string]string{
+		"newsroom": "First version.", "release": "Published.", "company": "tides", "panel": "nothing against it", "reception": "tides",
+	} {
+		task := r.send(t, team, "Write about tides", false)
+		var reply strings.Builder
+		for _, a := range task.GetArtifacts() {
+			for _, p := range a.GetParts() {
+				reply.WriteString(p.GetText())
+			}
+		}
+		if task.GetStatus().GetState() != completed || !strings.Contains(reply.String(), want) {
+			t.Errorf("%s: %v, %q, want %q", team, task.GetStatus().GetState(), reply.String(), want)
+		}
+		if n := s.events(task.GetId()); n > 12 {
+			t.Errorf("%s has %d events, want 12 at most", team, n)
+		}
+	}
+}
+
+// TestTemporal_DeathOfAServer: what a killed server has driven, and what waits for an answer, goes on at another one.
+func TestTemporal_DeathOfAServer(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	first := s.serve("a")
+	asks := first.send(t, "asks", "x", false).GetId()
+	var slow []string
+	for range 8 {
+		slow = append(slow, first.send(t, "slow", "x", true).GetId())
+	}
+	first.await(t, slow[7], working)
+	second := s.serve("b")
+	first.End(syscall.SIGKILL)
+	killed := time.Now()
+	second.reply(t, asks, "that one")
+	second.await(t, asks, completed)
+	t.Logf("the answer took %v", time.Since(killed))
+	s.record(asks, "question")
+	for _, id := range slow {
+		second.await(t, id, completed)
+	}
+	t.Logf("runs that were driven took %v", time.Since(killed))
+	if n := s.number(`SELECT count(*) FROM run WHERE epoch > 2`); n > 0 {
+		t.Errorf("%d runs were claimed more than twice", n)
+	}
+}
+
+// TestTemporal_Cancel: a cancel ends a run that is driven by another server, and one that waits.
+func TestTemporal_Cancel(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	a, b := s.serve("a"), s.serve("b")
+	asks, long := a.send(t, "asks", "x", false).GetId(), a.send(t, "long", "x", true).GetId()
+	a.await(t, long, working)
+	for _, id := range []string{asks, long} {
+		for _, r := range []*server{a, b} {
+			began := time.Now()
+			if task, err := r.Cancel(r.ctx, &a2av1.CancelTaskRequest{Id: id}); err != nil || task.GetStatus().GetState() != canceled {
+				t.Errorf("cancel: %v, %v", task.GetStatus().GetState(), err)
+			}
+			t.Logf("the cancel took %v", time.Since(began))
+		}
+	}
+}
+
+// TestTemporal_FollowUps: a run that is driven hears of messages by itself, so its history does not grow with them.
+func TestTemporal_FollowUps(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	r := s.serve("a")
+	id := r.send(t, "long", "x", true).GetId()
+	r.await(t, id, working)
+	for range 200 {
+		r.reply(t, id, "more")
+	}
+	if n := s.events(id); n > 20 {
+		t.Errorf("%d events after 200 messages to a run that is driven", n)
+	}
+	if _, err := r.Cancel(r.ctx, &a2av1.CancelTaskRequest{Id: id}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTemporal_Away: while Temporal hangs and while it refuses connections, runs that are driven go on under the same
+// claim, and what was acknowledged ends, once.
+func TestTemporal_Away(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	r := s.serve("a")
+	r.send(t, "echo", "x", false)
+	for name, outage := range map[string][2]func(){
+		"hangs":   {s.door.hold.Lock, s.door.hold.Unlock},
+		"refuses": {s.door.close, s.door.open},
+	} {
+		var ids []string
+		for range 5 {
+			ids = append(ids, r.send(t, "slow", "x", true).GetId())
+		}
+		r.await(t, ids[4], working)
+		outage[0]()
+		for range 20 {
+			ids = append(ids, r.send(t, "echo", "x", true).GetId())
+		}
+		_ = agent.Sleep(t.Context(), 3*lease)
+		outage[1]()
+		back := time.Now()
+		for _, id := range ids {
+			r.await(t, id, completed)
+		}
+		t.Logf("Temporal %s for %v; all runs had ended %v later", name, 3*lease, time.Since(back))
+	}
+	if n := s.number(`SELECT count(*) FROM run WHERE epoch <> 1`); n > 0 {
+		t.Errorf("%d runs were claimed more than once", n)
+	}
+}
+
+// TestTemporal_Forgets: a workflow that people terminate does not end its run.
+func TestTemporal_Forgets(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	r := s.serve("a")
+	asks, slow := r.send(t, "asks", "x", false).GetId(), r.send(t, "slow", "x", true).GetId()
+	r.await(t, slow, working)
+	for _, id := range []string{asks, slow} {
+		if err := s.client.TerminateWorkflow(t.Context(), id, "", "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.reply(t, asks, "that one")
+	r.await(t, asks, completed)
+	r.await(t, slow, completed)
+}
+
+// TestTemporal_Doctor: doctor says what it finds at Temporal, and what is missing.
+func TestTemporal_Doctor(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	s.serve("a")
+	doctor := func(program string) string {
+		out, _ := exec.CommandContext(t.Context(), program, "doctor", s.file).CombinedOutput()
+		return string(out)
+	}
+	for program, want := range map[string]string{s.program: "keeps ended workflows for", s.plain: "team-server-temporal, which is in the same release"} {
+		if out := doctor(program); !strings.Contains(out, want) {
+			t.Errorf("%s says not %q:\n%s", program, want, out)
+		}
+	}
+	s.door.close()
+	if out := doctor(s.program); !strings.Contains(out, "start Temporal, or correct server.engine.temporal") {
+		t.Errorf("without Temporal:\n%s", out)
+	}
+}
+
+// TestTemporal_OneEngine: a database has one engine, until it is moved.
+func TestTemporal_OneEngine(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	r := s.serve("a")
+	asks := r.send(t, "asks", "x", false).GetId()
+	plain := filepath.Join(t.TempDir(), "team.yaml")
+	if err := os.WriteFile(plain, []byte(agents), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve := func() (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, s.plain, "serve", "-c", plain, "--store", s.store, "--http", "127.0.0.1:0", "--grpc", "off").CombinedOutput()
+		return string(out), err
+	}
+	if out, err := serve(); err == nil || !strings.Contains(out, "team-server engine move --to store") {
+		t.Errorf("a server without Temporal: %v\n%s", err, out)
+	}
+	move := func(to string) (string, error) {
+		out, err := exec.CommandContext(t.Context(), s.plain, "engine", "move", "--to", to, "--store", s.store).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := move("store"); err == nil || !strings.Contains(out, "stop them") {
+		t.Errorf("a move while a server runs: %v\n%s", err, out)
+	}
+	r.End(syscall.SIGTERM)
+	if out, err := move("store"); err != nil {
+		t.Fatalf("a move: %v\n%s", err, out)
+	}
+	p, err := child.Serve(exec.CommandContext(context.Background(), s.plain, "serve", "-c", plain, "--store", s.store, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := s.connect("moved", p)
+	moved.reply(t, asks, "that one")
+	moved.await(t, asks, completed)
+}
+
+// TestTemporal_NotFromTheStart: a server whose Temporal was never reachable acknowledges messages and drives them
+// by itself after two leases.
+func TestTemporal_NotFromTheStart(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	s.door.close()
+	r := s.serve("a")
+	began := time.Now()
+	id := r.send(t, "echo", "x", true).GetId()
+	r.await(t, id, completed)
+	t.Logf("without Temporal a run took %v", time.Since(began))
+	if took := time.Since(began); took < lease {
+		t.Error(errors.New("driven before its time"), took)
+	}
+}
