@@ -142,6 +142,7 @@ func TestInsertsNothing(t *testing.T) {
 		"task: 'About {{input}}, as {\"input\": {}} or {y}'": "",
 		"when: \"input != '{x}'\"":                           "",
 		"task: “About tides”":                                "teams.t.workflow.steps[1].task: " + curly,
+		"task: “Don’t go”":                                   "teams.t.workflow.steps[1].task: " + curly,
 		"task: \"“About tides”\"":                            "",
 		"task: “Ebb” and “flow”":                             "",
 		"task: She said “no”":                                "",

@@ -41,11 +41,13 @@ func curly(n *yaml.Node, path string) (all []warnings.Warning) {
 	return all
 }
 
-// inCurly reports whether a text has typographic quotes around it and no others in it.
+// inCurly reports whether a text has typographic quotes around it and no others of their kind in it.
 func inCurly(text string) bool {
-	const quotes, size = "“”„‘’‚", len("“")
-	if len(text) < 2*size || strings.IndexAny(text, quotes) != 0 {
-		return false
+	const size = len("“")
+	for _, quotes := range []string{"“”„", "‘’‚"} {
+		if len(text) >= 2*size && strings.IndexAny(text, quotes) == 0 && strings.IndexAny(text[size:], quotes) == len(text)-2*size {
+			return true
+		}
 	}
-	return strings.IndexAny(text[size:], quotes) == len(text)-2*size
+	return false
 }
