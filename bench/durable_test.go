@@ -15,8 +15,8 @@ import (
 	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -112,7 +112,7 @@ func durable(place func(testing.TB) rig.Place) func(b *testing.B) (measure.Call,
 		if err != nil {
 			b.Fatal(err)
 		}
-		r := &runs{store: s, text: filler(), of: map[int64]*journal{}}
+		r := &driven{store: s, text: filler(), of: map[int64]*journal{}}
 		return r.step, func() {
 			if err := s.Close(); err != nil {
 				b.Error(err)
@@ -121,8 +121,8 @@ func durable(place func(testing.TB) rig.Place) func(b *testing.B) (measure.Call,
 	}
 }
 
-// runs are those that callers drive, one each.
-type runs struct {
+// driven are the runs that callers drive, one each.
+type driven struct {
 	store  server.Store
 	text   string
 	opened func(root string) // is told of each run; may be nil
@@ -133,12 +133,12 @@ type runs struct {
 
 // journal is a claimed run, and how much it holds. It is its caller's own.
 type journal struct {
-	a2a.Journal
+	runs.Journal
 	events int
 }
 
 // step puts an event on record and waits until it is durable.
-func (r *runs) step(ctx context.Context, n int64) error {
+func (r *driven) step(ctx context.Context, n int64) error {
 	j, err := r.journal(ctx, n>>30&1023) // the same when callers warm up
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (r *runs) step(ctx context.Context, n int64) error {
 }
 
 // journal returns the run of a caller; one that is nearly full is left for another.
-func (r *runs) journal(ctx context.Context, caller int64) (*journal, error) {
+func (r *driven) journal(ctx context.Context, caller int64) (*journal, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if j := r.of[caller]; j != nil && j.events < 40_000 {
@@ -159,7 +159,7 @@ func (r *runs) journal(ctx context.Context, caller int64) (*journal, error) {
 	}
 	id := uuid.NewString()
 	accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: "bench/bench", Message: input()}
-	if _, _, err := r.store.Create(ctx, a2a.New{Owner: "bench/bench", Accepted: accepted, MessageID: id}); err != nil {
+	if _, _, err := r.store.Create(ctx, runs.New{Owner: "bench/bench", Accepted: accepted, MessageID: id}); err != nil {
 		return nil, err
 	}
 	claims, _, err := r.store.Claim(ctx, "bench", engine.NewRoom(1, nil))

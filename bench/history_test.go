@@ -12,8 +12,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -151,10 +151,10 @@ func talk(n int) func(*testing.B) (measure.Call, func()) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		threads := make([]a2a.Thread, entries/n)
+		threads := make([]runs.Thread, entries/n)
 		for i := range threads {
-			threads[i] = a2a.Thread{Owner: measure.Owner, ContextID: uuid.NewString()}
-			past := a2a.Exchange{Task: uuid.NewString(), By: []a2a.Contribution{{Path: "bench", Messages: said(n)}}}
+			threads[i] = runs.Thread{Owner: measure.Owner, ContextID: uuid.NewString()}
+			past := runs.Exchange{Task: uuid.NewString(), By: []runs.Contribution{{Path: "bench", Messages: said(n)}}}
 			if err := s.Remember(b.Context(), threads[i], past); err != nil {
 				b.Fatal(err)
 			}

@@ -16,8 +16,8 @@ import (
 	"github.com/agentteams/team-server/bench/measure"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -66,8 +66,8 @@ func BenchmarkList(b *testing.B) {
 // filters are what is listed.
 var filters = []struct {
 	name   string
-	filter a2a.Filter
-}{{"none", a2a.Filter{}}, {"context", a2a.Filter{ContextID: "c7"}}, {"agent", a2a.Filter{Agent: "bench"}}}
+	filter runs.Filter
+}{{"none", runs.Filter{}}, {"context", runs.Filter{ContextID: "c7"}}, {"agent", runs.Filter{Agent: "bench"}}}
 
 // lists measures one kind of store, the one with the fewest tasks first.
 func lists(b *testing.B, t *measure.Table, w measure.Budget, place func(testing.TB) rig.Place, name string) {
@@ -159,7 +159,7 @@ const owned = "bench/bench"
 
 // keeper is a store with its runs.
 type keeper interface {
-	a2a.Store
+	runs.Store
 	engine.Leases
 }
 
@@ -182,7 +182,7 @@ func fill(b *testing.B, s keeper, n int) time.Duration {
 	took := time.Since(begin) / time.Duration(n)
 	err := errors.Join(errs...)
 	for left := n; left > 0; {
-		var claims []a2a.Claim
+		var claims []runs.Claim
 		if err == nil {
 			claims, _, err = s.Claim(b.Context(), "bench", engine.NewRoom(256, nil))
 		}
@@ -207,12 +207,12 @@ func put(ctx context.Context, s keeper, i int) error {
 	id := fmt.Sprintf("task-%08d", i)
 	m := agent.UserMessage(id, "do it")
 	m.ContextId = fmt.Sprint("c", i%10)
-	_, _, err := s.Create(ctx, a2a.New{Owner: owned, MessageID: id, Accepted: &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: owned, Message: m}})
+	_, _, err := s.Create(ctx, runs.New{Owner: owned, MessageID: id, Accepted: &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: owned, Message: m}})
 	return err
 }
 
 // end ends a task's run.
-func end(ctx context.Context, s keeper, c a2a.Claim) error {
+func end(ctx context.Context, s keeper, c runs.Claim) error {
 	ended := &teamv1.Event{Agent: "bench", Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{
 		Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Result: &teamv1.Ended_Reply{Reply: agent.NewMessage("done")},
 	}}}
@@ -222,12 +222,12 @@ func end(ctx context.Context, s keeper, c a2a.Claim) error {
 	if err := c.Journal.Commit(ctx); err != nil {
 		return err
 	}
-	_, err := s.Park(ctx, c, a2a.Park{Done: true})
+	_, err := s.Park(ctx, c, runs.Park{Done: true})
 	return err
 }
 
 // pages reads one page after the other, and then again from the second.
-func pages(b *testing.B, s a2a.Store, f a2a.Filter) measure.Call {
+func pages(b *testing.B, s runs.Store, f runs.Filter) measure.Call {
 	b.Helper()
 	f.PageSize = 50
 	first, err := s.List(b.Context(), owned, f)

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/agentteams/team-server/bench/measure"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -48,7 +48,7 @@ func readElsewhere(b *testing.B) (measure.Call, func()) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var readers sync.WaitGroup
-	r := &runs{store: stores[0], text: filler(), of: map[int64]*journal{}, opened: func(root string) {
+	r := &driven{store: stores[0], text: filler(), of: map[int64]*journal{}, opened: func(root string) {
 		readers.Go(func() { tail(ctx, stores[1], root) })
 	}}
 	return r.step, func() {
@@ -63,12 +63,12 @@ func readElsewhere(b *testing.B) (measure.Call, func()) {
 }
 
 // tail reads a run as it grows.
-func tail(ctx context.Context, s a2a.Store, root string) {
+func tail(ctx context.Context, s runs.Store, root string) {
 	wake, stop := s.Watch(root)
 	defer stop()
 	var cursor int64
 	for {
-		page, err := s.Events(ctx, a2a.Key{Owner: "bench/bench", ID: root}, cursor, 256)
+		page, err := s.Events(ctx, runs.Key{Owner: "bench/bench", ID: root}, cursor, 256)
 		if err != nil {
 			return // the benchmark is over
 		}

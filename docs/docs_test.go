@@ -368,7 +368,7 @@ func TestPaths(t *testing.T) {
 // TestReasons finds every reason of an error in errors.md, and no others.
 func TestReasons(t *testing.T) {
 	known := map[string]bool{}
-	for _, file := range []string{"pkg/agent/errors.go", "pkg/a2a/errors.go"} {
+	for _, file := range []string{"pkg/agent/errors.go", "pkg/a2aerror/a2aerror.go"} {
 		for _, m := range regexp.MustCompile(`\tReason\w+ += "([A-Z_]+)"`).FindAllStringSubmatch(read(t, file), -1) {
 			known[m[1]] = true
 		}

@@ -17,7 +17,6 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/agent/agenttest"
 	"github.com/agentteams/team-server/pkg/guard"
@@ -278,7 +277,7 @@ func TestTracing(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx) }()
-	call := a2a.WithCaller(ctx, a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.DefaultPermissions})
+	call := server.WithCaller(ctx, "acme", "ann")
 	if _, err := s.Handler().SendMessage(call, &a2av1.SendMessageRequest{Message: agent.UserMessage("m1", "x")}); err != nil {
 		t.Error(err)
 	}

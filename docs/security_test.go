@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/server/call"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 var permissionRow = regexp.MustCompile("(?m)^\\| `([A-Z]+)` \\| (`.*) \\|$")
@@ -24,7 +24,7 @@ func TestPermissions(t *testing.T) {
 	for _, row := range permissionRow.FindAllStringSubmatch(read(t, "docs/security.md"), -1) {
 		got[row[1]] = strings.Split(strings.ReplaceAll(row[2], "`", ""), ", ")
 	}
-	for _, name := range a2a.EveryPermission.Names() {
+	for _, name := range identity.EveryPermission.Names() {
 		slices.Sort(want[name])
 		slices.Sort(got[name])
 		if !slices.Equal(got[name], want[name]) {

@@ -15,8 +15,10 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
@@ -307,7 +309,7 @@ func TestA_05_ApprovalsShowNothingElse(t *testing.T) {
 		}
 		hidden := func(what string, err error) {
 			t.Helper()
-			if f := rig.Fault(err); f.Reason != a2a.ReasonTaskNotFound || strings.Contains(f.Message, "?") {
+			if f := rig.Fault(err); f.Reason != a2aerror.ReasonTaskNotFound || strings.Contains(f.Message, "?") {
 				t.Errorf("A-05 %s: %v", what, err)
 			}
 		}
@@ -415,7 +417,7 @@ func TestS_51_ApprovalsOnAnotherReplica(t *testing.T) {
 		t.Errorf("S-51: %d answers were taken", taken.Load())
 	}
 	one.until(t, id, asksAll(1))
-	records, err := one.store.Events(t.Context(), a2a.Key{Owner: "acme/ann", ID: id}, 0, 10_000)
+	records, err := one.store.Events(t.Context(), runs.Key{Owner: "acme/ann", ID: id}, 0, 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -517,12 +519,12 @@ func TestA_15_AnsweredByRole(t *testing.T) {
 				}
 				for _, q := range []*teamv1.OpenQuestion{publish, pay} {
 					_, err := l.monitor(t, "dora", n).Answer(t.Context(), toAsk(q, "no"))
-					if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonTaskNotFound {
+					if f := rig.Fault(err); f == nil || f.Reason != a2aerror.ReasonTaskNotFound {
 						t.Errorf("A-05 %s, another account: %v", when, err)
 					}
 				}
 				_, err := l.monitor(t, "bob", n).Answer(t.Context(), toAsk(pay, "no"))
-				if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonTaskNotFound && f.Reason != agent.ReasonInvalidRequest || strings.Contains(f.Message, "carl") {
+				if f := rig.Fault(err); f == nil || f.Reason != a2aerror.ReasonTaskNotFound && f.Reason != agent.ReasonInvalidRequest || strings.Contains(f.Message, "carl") {
 					t.Errorf("A-05 %s, other roles: %v", when, err)
 				}
 			}
@@ -534,7 +536,7 @@ func TestA_15_AnsweredByRole(t *testing.T) {
 		}
 		l.until(t, id, asksAll(1))
 		_, err := l.monitor(t, "bob", 0).Answer(t.Context(), toAsk(pay, "no"))
-		if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonTaskNotFound {
+		if f := rig.Fault(err); f == nil || f.Reason != a2aerror.ReasonTaskNotFound {
 			t.Errorf("A-05: others are not asked any more: %v", err)
 		}
 		if _, err := l.clients[0].Cancel(t.Context(), &a2av1.CancelTaskRequest{Id: id}); err != nil {

@@ -9,6 +9,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
@@ -100,7 +102,7 @@ func driven(t *testing.T, s store.Store, agents a2a.Agents, clock *storetest.Clo
 			t.Error(err)
 		}
 	})
-	return &handled{h, a2a.WithCaller(t.Context(), a2a.Caller{Account: "local", Principal: "local"})}
+	return &handled{h, identity.WithCaller(t.Context(), identity.Caller{Account: "local", Principal: "local"})}
 }
 
 // send sends a message without waiting, and returns its task.
@@ -141,9 +143,9 @@ func (h *handled) until(t *testing.T, id string, state a2av1.TaskState) {
 }
 
 // straight wants a journal whose sequence and time only go on.
-func (h *handled) straight(t *testing.T, s a2a.Store, id string) {
+func (h *handled) straight(t *testing.T, s runs.Store, id string) {
 	t.Helper()
-	records, err := s.Events(h.ctx, a2a.Key{Owner: "local/local", ID: id}, 0, 1000)
+	records, err := s.Events(h.ctx, runs.Key{Owner: "local/local", ID: id}, 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

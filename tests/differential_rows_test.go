@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -111,7 +112,7 @@ func refusals(h *house) []refusal {
 		refusal{reason: "STORE_UNAVAILABLE", how: "no task can be made", rpcs: sends, about: about{tenant: "echoes"},
 			while: func(h *house) func() { h.store.Break(faulty.Always(faulty.Fail, faulty.Create)); return h.store.Heal }},
 		refusal{reason: "DATA_LOSS", how: "a record is damaged", rpcs: aboutIt, about: working,
-			while: func(h *house) func() { return h.store.falls(fmt.Errorf("event 3: %w", a2a.ErrDataLoss)) }},
+			while: func(h *house) func() { return h.store.falls(fmt.Errorf("event 3: %w", runs.ErrDataLoss)) }},
 		refusal{reason: "INTERNAL", how: "a fault that nobody thought of", rpcs: stored, about: working,
 			while: func(h *house) func() { return h.store.falls(errSecret) }},
 		refusal{reason: "TIMEOUT_EXCEEDED", how: "the store hangs", rpcs: stored, by: "in a hurry", untold: true, about: working, while: (*house).hanging},

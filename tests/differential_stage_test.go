@@ -14,6 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -136,37 +137,37 @@ func (s *sick) falls(err error) (cure func()) {
 	}
 }
 
-func (s *sick) Create(ctx context.Context, n a2a.New) (string, bool, error) {
+func (s *sick) Create(ctx context.Context, n runs.New) (string, bool, error) {
 	if err := s.is(); err != nil {
 		return "", false, err
 	}
 	return s.Store.Create(ctx, n)
 }
 
-func (s *sick) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+func (s *sick) Task(ctx context.Context, k runs.Key) (*a2av1.Task, int64, error) {
 	if err := s.is(); err != nil {
 		return nil, 0, err
 	}
 	return s.Store.Task(ctx, k)
 }
 
-func (s *sick) Standing(ctx context.Context, k a2a.Key) (a2a.Standing, error) {
+func (s *sick) Standing(ctx context.Context, k runs.Key) (runs.Standing, error) {
 	if err := s.is(); err != nil {
-		return a2a.Standing{}, err
+		return runs.Standing{}, err
 	}
 	return s.Store.Standing(ctx, k)
 }
 
-func (s *sick) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+func (s *sick) Events(ctx context.Context, k runs.Key, after int64, limit int) ([]runs.Record, error) {
 	if err := s.is(); err != nil {
 		return nil, err
 	}
 	return s.Store.Events(ctx, k, after, limit)
 }
 
-func (s *sick) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
+func (s *sick) List(ctx context.Context, owner string, f runs.Filter) (runs.Page, error) {
 	if err := s.is(); err != nil {
-		return a2a.Page{}, err
+		return runs.Page{}, err
 	}
 	return s.Store.List(ctx, owner, f)
 }
@@ -277,7 +278,7 @@ func (h *house) furnish(t *testing.T) {
 	h.answered = a2a.RunOf(asked.GetMetadata()).GetQuestions()[0].GetQuestion()
 	h.tasks["answered"] = send(t, ann, answerTo(asked, "second-answered"))
 	h.tasks["seated"] = send(t, h.clients["one seat"][0], atOnce(rig.Text("works", "first-seated", "High tide")))
-	for range a2a.MaxPushTask {
+	for range runs.MaxPushTask {
 		if _, err := ann.(rig.PushClient).CreatePush(t.Context(), hook(h.id("hooked"), "", "http://127.0.0.1:1/hook")); err != nil {
 			t.Fatal(err)
 		}

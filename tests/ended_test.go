@@ -7,7 +7,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -82,7 +82,7 @@ func TestT_11_TasksOfEndedRights(t *testing.T) {
 // stateOf returns the state of a task in a store.
 func stateOf(t *testing.T, s server.Store, owner, id string) a2av1.TaskState {
 	t.Helper()
-	task, _, err := s.Task(context.WithoutCancel(t.Context()), a2a.Key{Owner: owner, ID: id})
+	task, _, err := s.Task(context.WithoutCancel(t.Context()), runs.Key{Owner: owner, ID: id})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,11 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model/openai"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -172,7 +173,7 @@ func (l *life) follow(ctx context.Context, id string) error {
 	defer cancel()
 	for ctx.Err() == nil {
 		for u, err := range l.clients[1].Subscribe(ctx, &a2av1.SubscribeToTaskRequest{Id: id}, 0) {
-			if f := rig.Fault(err); f != nil && f.Reason == a2a.ReasonUnsupportedOperation {
+			if f := rig.Fault(err); f != nil && f.Reason == a2aerror.ReasonUnsupportedOperation {
 				return nil
 			}
 			if ended(&a2av1.Task{Status: u.GetStatusUpdate().GetStatus()}) {
@@ -184,9 +185,9 @@ func (l *life) follow(ctx context.Context, id string) error {
 }
 
 // journal reads what is on record of a task.
-func (l *life) journal(t *testing.T, id string) []a2a.Record {
+func (l *life) journal(t *testing.T, id string) []runs.Record {
 	t.Helper()
-	records, err := l.store.Store.Events(t.Context(), a2a.Key{Owner: "local/local", ID: id}, 0, 1000)
+	records, err := l.store.Store.Events(t.Context(), runs.Key{Owner: "local/local", ID: id}, 0, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}

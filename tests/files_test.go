@@ -19,6 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -222,7 +223,7 @@ func TestFiles_A_04_Refused(t *testing.T) {
 			rig.Each(t, s.Target, func(t *testing.T, client rig.Client) {
 				_, err := client.Send(t.Context(), s.with(c.to, "What is it?", pic))
 				e := rig.Fault(err)
-				if e == nil || e.Reason != a2a.ReasonContentTypeNotSupported || e.Code != "InvalidArgument" || !strings.Contains(e.Message, c.says) || !slices.Equal(e.Fields, []string{"message.parts[1].mediaType"}) {
+				if e == nil || e.Reason != a2aerror.ReasonContentTypeNotSupported || e.Code != "InvalidArgument" || !strings.Contains(e.Message, c.says) || !slices.Equal(e.Fields, []string{"message.parts[1].mediaType"}) {
 					t.Errorf("%s: %v", c.to, err)
 				}
 				if e != nil && (client.Binding() == "jsonrpc" && e.RPC != -32005 || client.Binding() == "rest" && e.HTTP != http.StatusBadRequest) {
@@ -250,7 +251,7 @@ func TestFiles_A_04_Refused(t *testing.T) {
 			}
 			e := a2a.RunOf(resp.GetTask().GetMetadata()).GetError()
 			want := `member "blind" was given a file that it does not take: part 1 of the message for "blind" is image/png; agent "blind" accepts text/plain, application/json`
-			if said := resp.GetTask().GetStatus().GetMessage().GetParts()[0].GetText(); said != a2a.ReasonContentTypeNotSupported+": "+want {
+			if said := resp.GetTask().GetStatus().GetMessage().GetParts()[0].GetText(); said != a2aerror.ReasonContentTypeNotSupported+": "+want {
 				t.Errorf("the task says %q, error %v", said, e)
 			}
 		})
@@ -285,7 +286,7 @@ func TestFiles_URLs(t *testing.T) {
 			_, err := client.Send(t.Context(), s.with("see", "What is it?", link(c.media, url)))
 			switch e := rig.Fault(err); {
 			case c.refused != "":
-				if e == nil || e.Reason != a2a.ReasonContentTypeNotSupported || !strings.Contains(e.Message, c.refused) {
+				if e == nil || e.Reason != a2aerror.ReasonContentTypeNotSupported || !strings.Contains(e.Message, c.refused) {
 					t.Errorf("%s %s: %v", c.provider, c.media, err)
 				}
 			case err != nil:
@@ -508,7 +509,7 @@ func TestFiles_ModesOfATeam(t *testing.T) {
 		}
 		checkFiles(t, "the member", &member[len(member)-1], pic, doc)
 		_, err = client.Send(t.Context(), s.with("open", "And this?", rawFile("a.wav", "audio/wav", []byte("RIFF"))))
-		if e := rig.Fault(err); e == nil || e.Reason != a2a.ReasonContentTypeNotSupported || !strings.Contains(e.Message, `is audio/wav; agent "open" accepts text/plain, image/*, application/pdf`) {
+		if e := rig.Fault(err); e == nil || e.Reason != a2aerror.ReasonContentTypeNotSupported || !strings.Contains(e.Message, `is audio/wav; agent "open" accepts text/plain, image/*, application/pdf`) {
 			t.Error(err)
 		}
 	})

@@ -14,8 +14,10 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -68,7 +70,7 @@ func TestA_02_LargeResultsAreReadable(t *testing.T) {
 				t.Fatalf("%s: %v, %d artifacts", what, err, len(task.GetArtifacts()))
 			}
 			parts := task.GetArtifacts()[0].GetParts()
-			if proto.Size(task) > a2a.MaxPageBytes || parts[0].GetUrl() == "" || parts[1].GetUrl() == "" || parts[1].GetFilename() != "all.html" || parts[2].GetText() != "small" {
+			if proto.Size(task) > runs.MaxPageBytes || parts[0].GetUrl() == "" || parts[1].GetUrl() == "" || parts[1].GetFilename() != "all.html" || parts[2].GetText() != "small" {
 				t.Fatalf("%s: %d bytes, %v %v", what, proto.Size(task), parts[0].GetUrl(), parts[1])
 			}
 			return parts
@@ -83,7 +85,7 @@ func TestA_02_LargeResultsAreReadable(t *testing.T) {
 			}
 			urls := 0
 			for _, u := range updates {
-				if proto.Size(u) > a2a.MaxPageBytes {
+				if proto.Size(u) > runs.MaxPageBytes {
 					t.Errorf("%s stream: an event of %d bytes", c.Binding(), proto.Size(u))
 				}
 				for _, a := range append(u.GetTask().GetArtifacts(), u.GetArtifactUpdate().GetArtifact()) {
@@ -175,7 +177,7 @@ func TestA_01_DataThatOthersCanRead(t *testing.T) {
 				t.Errorf("%s: an answer of 48 lists: %v, %v", c.Binding(), task.GetStatus(), err)
 			}
 			task, err := send("deep", nil)
-			if err != nil || task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_FAILED || !strings.Contains(agent.Text(task.GetStatus().GetMessage()), a2a.ReasonInvalidAgentResponse) {
+			if err != nil || task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_FAILED || !strings.Contains(agent.Text(task.GetStatus().GetMessage()), a2aerror.ReasonInvalidAgentResponse) {
 				t.Errorf("%s: an answer of 49 lists: %v, %v", c.Binding(), task.GetStatus(), err)
 			}
 		}
@@ -202,7 +204,7 @@ func TestA_02_LargeMetadataIsReadable(t *testing.T) {
 			t.Fatal(err)
 		}
 		shown := resp.GetTask().GetArtifacts()[0].GetMetadata().GetFields()
-		if shown["c"].GetStringValue() != "small" || proto.Size(resp) > a2a.MaxPageBytes {
+		if shown["c"].GetStringValue() != "small" || proto.Size(resp) > runs.MaxPageBytes {
 			t.Errorf("%s: %d bytes", c.Binding(), proto.Size(resp))
 		}
 		for name, want := range metadata.GetFields() {

@@ -11,9 +11,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/team"
@@ -174,7 +174,7 @@ func TestR_002_4_4_Damaged(t *testing.T) {
 			}
 			bad := agent.NewMessage(fmt.Sprint("answer ", i))
 			bad.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{agent.DelegationsKey: v}}
-			err = l.store.Remember(t.Context(), ours("c"), a2a.Exchange{Task: fmt.Sprint("damaged", i), By: []a2a.Contribution{{Path: "low", Messages: []*a2av1.Message{bad}}}})
+			err = l.store.Remember(t.Context(), ours("c"), runs.Exchange{Task: fmt.Sprint("damaged", i), By: []runs.Contribution{{Path: "low", Messages: []*a2av1.Message{bad}}}})
 			if err != nil {
 				t.Fatal(err)
 			}

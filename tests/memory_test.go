@@ -14,6 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -184,7 +185,9 @@ func (l *life) position(t testing.TB, contextID string) int64 {
 	return n
 }
 
-func ours(contextID string) a2a.Thread { return a2a.Thread{Owner: "local/local", ContextID: contextID} }
+func ours(contextID string) runs.Thread {
+	return runs.Thread{Owner: "local/local", ContextID: contextID}
+}
 
 // TestR_002_29_Restart: what was said outlives the process.
 func TestR_002_29_Restart(t *testing.T) {
@@ -290,7 +293,7 @@ func TestS_49_Memory(t *testing.T) {
 }
 
 // noted counts notes of a code.
-func noted(records []a2a.Record, code string) (n int) {
+func noted(records []runs.Record, code string) (n int) {
 	for _, r := range records {
 		if r.Event.GetNoted().GetCode() == code {
 			n++
@@ -410,13 +413,13 @@ func TestR_002_27_Together(t *testing.T) {
 // plainStore keeps no conversations.
 type plainStore struct{ server.Store }
 
-func (plainStore) Position(context.Context, a2a.Thread) (int64, error) { return 0, nil }
+func (plainStore) Position(context.Context, runs.Thread) (int64, error) { return 0, nil }
 
-func (plainStore) Recall(context.Context, a2a.Thread, string, int64) (a2a.Recollection, error) {
-	return a2a.Recollection{}, nil
+func (plainStore) Recall(context.Context, runs.Thread, string, int64) (runs.Recollection, error) {
+	return runs.Recollection{}, nil
 }
 
-func (plainStore) Remember(context.Context, a2a.Thread, a2a.Exchange) error { return nil }
+func (plainStore) Remember(context.Context, runs.Thread, runs.Exchange) error { return nil }
 
 // TestR_002_07_Optional: neither memory nor a store that keeps conversations is
 // needed.

@@ -10,7 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -70,7 +70,7 @@ func TestR_003_28_WorkAsAMember(t *testing.T) {
 		again := watchTeam(t, rig.Monitors(t, two.Target)[1], "team", behind)
 		last := again.until(t, ran(2))
 		want := recorded(t, two.store, "team")
-		records, err := two.store.Events(t.Context(), a2a.Key{Owner: rig.LocalOwner, ID: root}, 0, 10_000)
+		records, err := two.store.Events(t.Context(), runs.Key{Owner: rig.LocalOwner, ID: root}, 0, 10_000)
 		if err != nil {
 			t.Fatal(err)
 		}

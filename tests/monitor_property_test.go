@@ -18,8 +18,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/sample"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
@@ -321,8 +321,8 @@ func figuresOf(s *teamv1.TeamSnapshot) figures {
 	return f
 }
 
-func onRecord(rt *rapid.T, store a2a.Store, id string) []*teamv1.Event {
-	records, err := store.Events(context.Background(), a2a.Key{Owner: rig.LocalOwner, ID: id}, 0, 100_000)
+func onRecord(rt *rapid.T, store runs.Store, id string) []*teamv1.Event {
+	records, err := store.Events(context.Background(), runs.Key{Owner: rig.LocalOwner, ID: id}, 0, 100_000)
 	if err != nil {
 		rt.Fatal(err)
 	}
@@ -359,13 +359,13 @@ func partsOf(all []*teamv1.Event, name string) (parts []string) {
 
 // recounted counts what a team does in tasks that are quiet, sent to it or to the one
 // that it is a member of, from their events alone.
-func recounted(rt *rapid.T, store a2a.Store, root, name string) figures {
+func recounted(rt *rapid.T, store runs.Store, root, name string) figures {
 	f := figures{
 		Tasks: &teamv1.TaskCounts{}, Runs: &teamv1.TaskCounts{}, Spent: &teamv1.Spent{}, Members: map[string]member5{}, Questions: []string{}, Active: []string{},
 	}
 	var took []time.Duration
 	for _, to := range slices.Compact([]string{root, name}) {
-		page, err := store.List(context.Background(), rig.LocalOwner, a2a.Filter{Agent: to, PageSize: 100})
+		page, err := store.List(context.Background(), rig.LocalOwner, runs.Filter{Agent: to, PageSize: 100})
 		if err != nil || page.NextToken != "" {
 			rt.Fatal(page.NextToken, err)
 		}

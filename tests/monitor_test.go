@@ -14,8 +14,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
@@ -222,17 +223,17 @@ func TestS_21_R_003_32_Story(t *testing.T) {
 
 // recorded are the events of a team's tasks that watchers may see, from the store:
 // root and sequence.
-func recorded(t testing.TB, store a2a.Store, team string) []string {
+func recorded(t testing.TB, store runs.Store, team string) []string {
 	t.Helper()
 	var list []string
-	f := a2a.Filter{Agent: team, PageSize: 100}
+	f := runs.Filter{Agent: team, PageSize: 100}
 	for {
 		page, err := store.List(t.Context(), rig.LocalOwner, f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, task := range page.Tasks {
-			records, err := store.Events(t.Context(), a2a.Key{Owner: rig.LocalOwner, ID: task.GetId()}, 0, 100_000)
+			records, err := store.Events(t.Context(), runs.Key{Owner: rig.LocalOwner, ID: task.GetId()}, 0, 100_000)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -422,7 +423,7 @@ func TestS_25_WatchTask(t *testing.T) {
 		<-c.entered["c"]
 		c.open("c")
 		two.until(t, id, ended)
-		records, err := two.store.Events(t.Context(), a2a.Key{Owner: rig.LocalOwner, ID: id}, 0, 100_000)
+		records, err := two.store.Events(t.Context(), runs.Key{Owner: rig.LocalOwner, ID: id}, 0, 100_000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -581,8 +582,8 @@ func TestS_51_Approvals(t *testing.T) {
 			},
 			"which of two":          {&teamv1.AnswerQuestionRequest{TaskId: ids[1], Answer: &teamv1.AnswerQuestionRequest_Text{Text: "x"}}, agent.ReasonInvalidRequest},
 			"nothing":               {&teamv1.AnswerQuestionRequest{TaskId: ids[1]}, agent.ReasonInvalidRequest},
-			"an unknown task":       {&teamv1.AnswerQuestionRequest{TaskId: "none", Answer: &teamv1.AnswerQuestionRequest_Text{Text: "x"}}, a2a.ReasonTaskNotFound},
-			"a task that has ended": {&teamv1.AnswerQuestionRequest{TaskId: ids[0], Answer: &teamv1.AnswerQuestionRequest_Text{Text: "x"}}, a2a.ReasonUnsupportedOperation},
+			"an unknown task":       {&teamv1.AnswerQuestionRequest{TaskId: "none", Answer: &teamv1.AnswerQuestionRequest_Text{Text: "x"}}, a2aerror.ReasonTaskNotFound},
+			"a task that has ended": {&teamv1.AnswerQuestionRequest{TaskId: ids[0], Answer: &teamv1.AnswerQuestionRequest_Text{Text: "x"}}, a2aerror.ReasonUnsupportedOperation},
 		} {
 			for _, monitor := range monitors {
 				if _, err := monitor.Answer(t.Context(), fail.req); rig.Fault(err).Reason != fail.want {
@@ -627,7 +628,7 @@ func TestS_51_AnswerToNothing(t *testing.T) {
 			own.Answer = &teamv1.AnswerQuestionRequest_Message{Message: &a2av1.Message{MessageId: "own", Parts: agent.TextParts("that")}}
 			for _, req := range []*teamv1.AnswerQuestionRequest{say(id, ""), say(id, "q9"), say(id+"~1", ""), own} {
 				_, err := monitor.Answer(t.Context(), req)
-				if f := rig.Fault(err); f == nil || f.Reason != a2a.ReasonUnsupportedOperation || f.Code != "FailedPrecondition" || req.GetTaskId() == id && !strings.Contains(f.Message, "has no open question") {
+				if f := rig.Fault(err); f == nil || f.Reason != a2aerror.ReasonUnsupportedOperation || f.Code != "FailedPrecondition" || req.GetTaskId() == id && !strings.Contains(f.Message, "has no open question") {
 					t.Errorf("%s: %v: %v", monitor.Binding(), req, err)
 				}
 			}
@@ -682,7 +683,7 @@ func TestA_05_MonitorOfOthers(t *testing.T) {
 				break
 			}
 			for _, err := range []error{traced, answered, listed, watched} {
-				if rig.Fault(err).Reason != a2a.ReasonTaskNotFound {
+				if rig.Fault(err).Reason != a2aerror.ReasonTaskNotFound {
 					t.Errorf("A-05 over %s: bob gets %v", other.Binding(), err)
 				}
 			}

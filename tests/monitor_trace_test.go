@@ -11,7 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -93,7 +93,7 @@ teams:
 				t.Errorf("the trace of the child is another one:\n%s", diff)
 			}
 			for _, none := range []string{task.GetId() + "~9", "none"} {
-				if _, err := m.Trace(t.Context(), none); rig.Fault(err).Reason != a2a.ReasonTaskNotFound {
+				if _, err := m.Trace(t.Context(), none); rig.Fault(err).Reason != a2aerror.ReasonTaskNotFound {
 					t.Errorf("the trace of %s: %v", none, err)
 				}
 			}

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
@@ -20,7 +22,7 @@ import (
 // is told reaches the run through its inbox.
 func (l *life) beside(t testing.TB, agents a2a.Agents) (*a2a.Handler, context.Context) {
 	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: l.store})
-	return h, a2a.WithCaller(t.Context(), a2a.Caller{Account: "local", Principal: "local"})
+	return h, identity.WithCaller(t.Context(), identity.Caller{Account: "local", Principal: "local"})
 }
 
 func isPaused(task *a2av1.Task) bool { return a2a.RunOf(task.GetMetadata()).GetPaused() }
@@ -28,7 +30,7 @@ func isPaused(task *a2av1.Task) bool { return a2a.RunOf(task.GetMetadata()).GetP
 // parked reports whether a run stands still until it is resumed.
 func (l *life) parked(t testing.TB, id string) bool {
 	t.Helper()
-	records, err := l.store.Events(t.Context(), a2a.Key{Owner: rig.LocalOwner, ID: id}, 0, 10_000)
+	records, err := l.store.Events(t.Context(), runs.Key{Owner: rig.LocalOwner, ID: id}, 0, 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +101,7 @@ func goesOn(t *testing.T, at rig.Place, agents a2a.Agents, id string) {
 			t.Error(err)
 		}
 	}()
-	h, call := local.Handler(), a2a.WithCaller(ctx, a2a.Caller{Account: "local", Principal: "local"})
+	h, call := local.Handler(), identity.WithCaller(ctx, identity.Caller{Account: "local", Principal: "local"})
 	if _, err := h.Resume(call, id); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,10 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
@@ -98,8 +100,8 @@ func TestA_18_Configurations(t *testing.T) {
 			}
 		}
 		_, err = p.GetPush(ctx, &a2av1.GetTaskPushNotificationConfigRequest{TaskId: task, Id: made.GetId()})
-		wantReason(t, err, a2a.ReasonTaskNotFound)
-		for i := range a2a.MaxPushTask - 2 {
+		wantReason(t, err, a2aerror.ReasonTaskNotFound)
+		for i := range runs.MaxPushTask - 2 {
 			if _, err := p.CreatePush(ctx, hook(task, fmt.Sprint("n", i), url)); err != nil {
 				t.Fatal(err)
 			}
@@ -119,7 +121,7 @@ func foreign(t *testing.T, c rig.PushClient, task, id string) {
 		err4 := c.DeletePush(t.Context(), &a2av1.DeleteTaskPushNotificationConfigRequest{TaskId: name, Id: id})
 		for _, err := range []error{err1, err2, err3, err4} {
 			f := rig.Fault(err)
-			if f == nil || f.Reason != a2a.ReasonTaskNotFound || f.Message != fmt.Sprintf("there is no task %q", name) {
+			if f == nil || f.Reason != a2aerror.ReasonTaskNotFound || f.Message != fmt.Sprintf("there is no task %q", name) {
 				t.Errorf("A-21 of %s: %v", name, err)
 			}
 		}
@@ -505,9 +507,9 @@ func TestA_18_TasksOfAllKinds(t *testing.T) {
 		}
 		answer.Message.MessageId, answer.Configuration.TaskPushNotificationConfig = "m3", hook("", "never", late.URL)
 		_, err = rest.Send(t.Context(), answer)
-		wantReason(t, err, a2a.ReasonUnsupportedOperation)
+		wantReason(t, err, a2aerror.ReasonUnsupportedOperation)
 		_, err = rest.GetPush(t.Context(), &a2av1.GetTaskPushNotificationConfigRequest{TaskId: task.GetId(), Id: "never"})
-		wantReason(t, err, a2a.ReasonTaskNotFound)
+		wantReason(t, err, a2aerror.ReasonTaskNotFound)
 	})
 	t.Run("a delegation", func(t *testing.T) {
 		hooked := rig.NewReceiver(t)

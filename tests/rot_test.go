@@ -18,8 +18,8 @@ import (
 	_ "modernc.org/sqlite" // the database that is damaged
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/sample"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -79,7 +79,7 @@ func TestP15_BitRot(t *testing.T) {
 				if _, is := damaged[id]; is {
 					continue
 				}
-				if got, _, err := s.Task(t.Context(), a2a.Key{Owner: "local/local", ID: id}); err != nil || !cmp.Equal(task, got, protocmp.Transform()) {
+				if got, _, err := s.Task(t.Context(), runs.Key{Owner: "local/local", ID: id}); err != nil || !cmp.Equal(task, got, protocmp.Transform()) {
 					t.Errorf("P15 an undamaged task is %v, %v", got, err)
 				}
 			}
@@ -134,16 +134,16 @@ func damage(t *testing.T, at rig.Place, random *rand.Rand, flips int) map[string
 // to be right.
 func found(t *testing.T, s server.Store, id string, r row, before *a2av1.Task) {
 	t.Helper()
-	key := a2a.Key{Owner: "local/local", ID: id}
+	key := runs.Key{Owner: "local/local", ID: id}
 	task, _, err := s.Task(t.Context(), key)
 	switch {
 	case err == nil && !cmp.Equal(before, task, protocmp.Transform()):
 		t.Errorf("P15 the wrong task is served: %v", task)
-	case err != nil && !errors.Is(err, a2a.ErrDataLoss), err == nil && r.seq == 0:
+	case err != nil && !errors.Is(err, runs.ErrDataLoss), err == nil && r.seq == 0:
 		t.Errorf("P15 task with record %d damaged: %v", r.seq, err)
 	}
 	_, err = s.Events(t.Context(), key, 0, 1000)
-	if r.seq > 0 && !errors.Is(err, a2a.ErrDataLoss) {
+	if r.seq > 0 && !errors.Is(err, runs.ErrDataLoss) {
 		t.Errorf("P15 events with record %d damaged: %v", r.seq, err)
 	}
 	if r.seq == 0 && err != nil {

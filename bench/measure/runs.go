@@ -13,9 +13,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -74,7 +74,7 @@ func (j Job) Store(t testing.TB) Call {
 func (j Job) Drive(ctx context.Context, s *sqlstore.Store, r *drive.Runner, c *teamv1.Conversation) error {
 	id := uuid.NewString()
 	accepted := &teamv1.Accepted{TaskId: id, Agent: "bench", Owner: Owner, Message: agent.UserMessage("input", j.Input), Conversation: c}
-	if _, _, err := s.Create(ctx, a2a.New{Owner: Owner, Accepted: accepted, MessageID: id}); err != nil {
+	if _, _, err := s.Create(ctx, runs.New{Owner: Owner, Accepted: accepted, MessageID: id}); err != nil {
 		return err
 	}
 	claims, _, err := s.Claim(ctx, "bench", engine.NewRoom(1, nil))
@@ -86,7 +86,7 @@ func (j Job) Drive(ctx context.Context, s *sqlstore.Store, r *drive.Runner, c *t
 	if err = errors.Join(err, parked); err != nil {
 		return err
 	}
-	task, _, err := s.Task(ctx, a2a.Key{Owner: Owner, ID: id})
+	task, _, err := s.Task(ctx, runs.Key{Owner: Owner, ID: id})
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // update is a status update with a part of each kind.
@@ -126,7 +127,7 @@ func TestA_25_RESTError(t *testing.T) {
 		code float64
 		kind any
 	}{
-		{a2a.TaskNotFound("t1"), -32001, "TaskNotFoundError"},
+		{a2aerror.TaskNotFound("t1"), -32001, "TaskNotFoundError"},
 		{wire.Invalid("message", "is required"), -32602, nil},
 	} {
 		st := wire.Status(c.err)
@@ -269,8 +270,8 @@ func TestA_25_UnionCard(t *testing.T) {
 
 func TestA_25_ErrorsRoundTrip(t *testing.T) {
 	for _, err := range []error{
-		a2a.TaskNotFound("t"), a2a.TaskNotCancelable("t", a2av1.TaskState_TASK_STATE_FAILED), a2a.PushNotificationNotSupported(),
-		a2a.UnsupportedOperation("no"), a2a.Invalid(a2a.Violation{Field: "f", Description: "d"}),
+		a2aerror.TaskNotFound("t"), a2aerror.TaskNotCancelable("t", a2av1.TaskState_TASK_STATE_FAILED), a2aerror.PushNotificationNotSupported(),
+		a2aerror.UnsupportedOperation("no"), a2aerror.Invalid(agent.Violation{Field: "f", Description: "d"}),
 	} {
 		st := wire.Status(err)
 		e := a2av03.Error(st)

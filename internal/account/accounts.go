@@ -12,8 +12,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/settings"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -201,7 +201,7 @@ func (a *Accounts) Admit(ctx context.Context, owner string) error {
 	if err := a.admitTask(ctx, owner); err != nil {
 		return err
 	}
-	account := a2a.AccountOf(owner)
+	account := identity.AccountOf(owner)
 	l, ok, err := a.limits(ctx, account)
 	if err != nil || !ok || l.PerDay == agent.NoLimit() {
 		return err

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -103,7 +103,7 @@ func (b *bucket) allows(now time.Time, shared bool) (allowed, report bool) {
 // is allowed, if the owner or its account has made too many within a short time. It is the same one for
 // all requests until the limits change.
 func (a *Accounts) Request(owner string) error {
-	account := a2a.AccountOf(owner)
+	account := identity.AccountOf(owner)
 	own, every := a.limitsOf(account)
 	if err := a.request(owner, own.GetPerPrincipal(), every.GetPerPrincipal()); err != nil {
 		return err

@@ -6,8 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/spending"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -66,7 +67,7 @@ type hold struct {
 
 // Opening says how an owner opens the account of its run.
 type Opening struct {
-	Claim a2a.Claim
+	Claim runs.Claim
 	// Spent and Held are what the run has spent and still holds according to its journal.
 	Spent, Held agent.Cost
 	// Adopt reports whether the run keeps what the owner before held until its first reservation,
@@ -83,7 +84,7 @@ type Opening struct {
 // from earlier owners of the run: what they held and did not settle becomes what the journal says.
 // ctx is that of the drive; Close must be called. The error is agent.ErrFenced or the store's.
 func (a *Accounts) Open(ctx context.Context, o Opening) (*RunAccount, error) {
-	account := a2a.AccountOf(o.Claim.Owner)
+	account := identity.AccountOf(o.Claim.Owner)
 	l, ok, err := a.limits(ctx, account)
 	if err != nil || !ok {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/internal/testkit/sample"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -49,7 +49,7 @@ func replicas(t testing.TB, n int, perDay, inFlight int64) (*sqlstore.Store, []r
 // opening is that of the owner of a run with an epoch. The run has spent and holds nothing on record.
 func opening(root string, epoch int64) account.Opening {
 	return account.Opening{
-		Claim:  a2a.Claim{Root: root, Owner: "acme/ann", Epoch: epoch},
+		Claim:  runs.Claim{Root: root, Owner: "acme/ann", Epoch: epoch},
 		Commit: func(context.Context) error { return nil }, Fail: func(err error) error { return err },
 	}
 }

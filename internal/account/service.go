@@ -11,7 +11,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -20,16 +22,16 @@ const own = "-"
 
 // SetAccountLimits implements the RPC.
 func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountLimitsRequest) (*teamv1.SetAccountLimitsResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionAdmin)
+	who, err := identity.Require(ctx, identity.PermissionAdmin)
 	if err != nil {
 		return nil, err
 	}
 	name := req.GetAccount()
-	if !a2a.ValidAccount(name) {
-		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: " + a2a.AccountRule})
+	if !identity.ValidAccount(name) {
+		return nil, a2aerror.Invalid(agent.Violation{Field: "account", Description: "must be an account: " + identity.AccountRule})
 	}
 	if a.inFile(name) {
-		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "has its limits in the server's configuration file (server.accounts); change them there"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "account", Description: "has its limits in the server's configuration file (server.accounts); change them there"})
 	}
 	s := Stored{Account: name, Changed: a.c.Clock(), ChangedBy: who.Owner()}
 	if req.Limits != nil {
@@ -43,7 +45,7 @@ func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountL
 		err = a.refresh(ctx)
 	}
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	got, err := a.account(ctx, name)
 	return &teamv1.SetAccountLimitsResponse{Account: got}, err
@@ -51,7 +53,7 @@ func (a *Accounts) SetAccountLimits(ctx context.Context, req *teamv1.SetAccountL
 
 // checkRequest returns an INVALID_REQUEST error with every fault of limits.
 func checkRequest(l *teamv1.AccountLimits) error {
-	var faults []a2a.Violation
+	var faults []agent.Violation
 	Check(l, func(field, what, instead string) {
 		at := "limits"
 		if field == "" {
@@ -59,12 +61,12 @@ func checkRequest(l *teamv1.AccountLimits) error {
 		} else {
 			at += "." + jsonName(l.ProtoReflect().Descriptor(), field)
 		}
-		faults = append(faults, a2a.Violation{Field: at, Description: what + "; " + instead})
+		faults = append(faults, agent.Violation{Field: at, Description: what + "; " + instead})
 	})
 	if len(faults) == 0 {
 		return nil
 	}
-	return a2a.Invalid(faults...)
+	return a2aerror.Invalid(faults...)
 }
 
 // jsonName returns the path of a field in JSON.
@@ -79,18 +81,18 @@ func jsonName(in protoreflect.MessageDescriptor, field string) string {
 
 // GetAccount implements the RPC.
 func (a *Accounts) GetAccount(ctx context.Context, req *teamv1.GetAccountRequest) (*teamv1.GetAccountResponse, error) {
-	who, ok := a2a.CallerOf(ctx)
+	who, ok := identity.CallerOf(ctx)
 	name := req.GetAccount()
 	if ok && (name == "" || name == own) {
 		name = who.Account
 	}
 	if !ok || name != who.Account {
-		if _, err := a2a.Require(ctx, a2a.PermissionAdmin); err != nil {
+		if _, err := identity.Require(ctx, identity.PermissionAdmin); err != nil {
 			return nil, err
 		}
 	}
-	if !a2a.ValidAccount(name) {
-		return nil, a2a.Invalid(a2a.Violation{Field: "account", Description: "must be an account: " + a2a.AccountRule})
+	if !identity.ValidAccount(name) {
+		return nil, a2aerror.Invalid(agent.Violation{Field: "account", Description: "must be an account: " + identity.AccountRule})
 	}
 	got, err := a.account(ctx, name)
 	return &teamv1.GetAccountResponse{Account: got}, err
@@ -98,18 +100,18 @@ func (a *Accounts) GetAccount(ctx context.Context, req *teamv1.GetAccountRequest
 
 // ListAccounts implements the RPC. A page token is the last account of the page before.
 func (a *Accounts) ListAccounts(ctx context.Context, req *teamv1.ListAccountsRequest) (*teamv1.ListAccountsResponse, error) {
-	if _, err := a2a.Require(ctx, a2a.PermissionAdmin); err != nil {
+	if _, err := identity.Require(ctx, identity.PermissionAdmin); err != nil {
 		return nil, err
 	}
-	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	size, err := a2aerror.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, err
 	}
-	if t := req.GetPageToken(); t != "" && !a2a.ValidAccount(t) {
-		return nil, a2a.StoreError("", a2a.ErrPageToken)
+	if t := req.GetPageToken(); t != "" && !identity.ValidAccount(t) {
+		return nil, runs.StoreError("", runs.ErrPageToken)
 	}
 	if err := a.refresh(ctx); err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	names := a.names()
 	at, found := slices.BinarySearch(names, req.GetPageToken())
@@ -141,14 +143,14 @@ func (a *Accounts) inFile(name string) bool {
 func (a *Accounts) account(ctx context.Context, name string) (*teamv1.Account, error) {
 	l, limited, err := a.limits(ctx, name)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	got := &teamv1.Account{Account: name}
 	if limited {
 		now := a.c.Clock()
 		use, err := a.c.Ledger.Use(ctx, name, l.Day(now))
 		if err != nil {
-			return nil, a2a.StoreError("", err)
+			return nil, runs.StoreError("", err)
 		}
 		got.Day, got.ResetTime = l.Day(now), timestamppb.New(l.Reset(now))
 		got.Spent, got.Reserved, got.InFlight = amountOf(use.Spent), amountOf(use.Held), amountOf(use.InFlight)

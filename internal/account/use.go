@@ -10,7 +10,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -242,7 +242,7 @@ func (a *Accounts) admitTask(ctx context.Context, owner string) error {
 	if a.c.Counts == nil {
 		return nil
 	}
-	account := a2a.AccountOf(owner)
+	account := identity.AccountOf(owner)
 	own, every := a.limitsOf(account)
 	each := pick(own, every, func(l *teamv1.AccountLimits) *int32 { return eachOf(l).MaxQueued }, 0)
 	if each > 0 {
@@ -329,7 +329,7 @@ func (a *Accounts) below(ctx context.Context, name string, of func(*use) *count,
 // Upload reserves n bytes of a request body of an owner that is being received. The caller must return
 // them with Uploaded, unless the error is not nil.
 func (a *Accounts) Upload(owner string, n int64) error {
-	account := a2a.AccountOf(owner)
+	account := identity.AccountOf(owner)
 	own, every := a.limitsOf(account)
 	limit := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return l.MaxUploadBytes }, defaultUpload)
 	each := pick(own, every, func(l *teamv1.AccountLimits) *int64 { return eachOf(l).MaxUploadBytes }, math.MaxInt64)
@@ -368,5 +368,5 @@ func (a *Accounts) upload(name string, n, limit int64) error {
 func (a *Accounts) Uploaded(owner string, n int64) {
 	a.uploads.Add(-n)
 	_ = a.upload(owner, -n, math.MaxInt64)
-	_ = a.upload(a2a.AccountOf(owner), -n, math.MaxInt64)
+	_ = a.upload(identity.AccountOf(owner), -n, math.MaxInt64)
 }

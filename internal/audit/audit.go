@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // ServerAccount is the account of records that belong to no account, such as sign-ins that failed.
@@ -135,7 +135,7 @@ func Record(ctx context.Context, at time.Time, action, subject string, details m
 // account.
 func New(ctx context.Context, at time.Time, action, subject string) *teamv1.AuditRecord {
 	r := &teamv1.AuditRecord{Id: uuid.NewString(), Account: ServerAccount, Time: timestamppb.New(at), Action: action, Subject: subject}
-	if who, ok := a2a.CallerOf(ctx); ok {
+	if who, ok := identity.CallerOf(ctx); ok {
 		r.Account, r.Actor = who.Account, who.Owner()
 	}
 	return r

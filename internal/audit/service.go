@@ -9,7 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -28,7 +29,7 @@ type Service struct {
 
 // ListAudit implements the RPC.
 func (s *Service) ListAudit(ctx context.Context, req *teamv1.ListAuditRequest) (*teamv1.ListAuditResponse, error) {
-	var faults a2a.Faults
+	var faults a2aerror.Faults
 	size := int(req.GetPageSize())
 	if size == 0 {
 		size = defaultPage
@@ -44,7 +45,7 @@ func (s *Service) ListAudit(ctx context.Context, req *teamv1.ListAuditRequest) (
 	}
 	entries, err := s.Store.Audit(ctx, req.GetAccount(), req.GetAfter(), size+1)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	resp := &teamv1.ListAuditResponse{More: len(entries) > size}
 	for _, e := range entries[:min(size, len(entries))] {
@@ -60,7 +61,7 @@ func (s *Service) ListAudit(ctx context.Context, req *teamv1.ListAuditRequest) (
 // VerifyAudit implements the RPC.
 func (s *Service) VerifyAudit(ctx context.Context, req *teamv1.VerifyAuditRequest) (*teamv1.VerifyAuditResponse, error) {
 	if req.GetSeq() < 0 || (req.GetSeq() == 0) != (req.GetHash() == "") {
-		return nil, a2a.Invalid(a2a.Violation{Field: "seq", Description: "and hash belong together; send both, as an earlier answer has them, or neither"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "seq", Description: "and hash belong together; send both, as an earlier answer has them, or neither"})
 	}
 	head, err := Verify(ctx, s.Store, req.GetAccount(), req.GetSeq(), req.GetHash())
 	if errors.Is(err, ErrBroken) {
@@ -70,7 +71,7 @@ func (s *Service) VerifyAudit(ctx context.Context, req *teamv1.VerifyAuditReques
 		return nil, deleted
 	}
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	return &teamv1.VerifyAuditResponse{Seq: head.Seq, Hash: hex.EncodeToString(head.Hash)}, nil
 }

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -37,7 +37,7 @@ type Request struct {
 type Authenticator interface {
 	// Authenticate returns the caller of a request. The error is ErrNone if the request has no
 	// credentials of the kind that the authenticator checks, else a *Refusal.
-	Authenticate(Request) (a2a.Caller, error)
+	Authenticate(Request) (identity.Caller, error)
 }
 
 // ErrNone says that a request has no credentials that an Authenticator checks.
@@ -241,9 +241,9 @@ func (s *Server) keysOf(i Issuer) (*issuerKeys, error) {
 }
 
 // Authenticate implements Authenticator.
-func (s *Server) Authenticate(r Request) (a2a.Caller, error) {
+func (s *Server) Authenticate(r Request) (identity.Caller, error) {
 	if len(r.Authorization) > 1 {
-		return a2a.Caller{}, refuse(WhyMalformed, "two headers", "more than one authorization header; send one")
+		return identity.Caller{}, refuse(WhyMalformed, "two headers", "more than one authorization header; send one")
 	}
 	now := s.now.Load()
 	for _, a := range now.of {
@@ -252,11 +252,11 @@ func (s *Server) Authenticate(r Request) (a2a.Caller, error) {
 			return who, s.pace(r, who, err)
 		}
 	}
-	return a2a.Caller{}, refuse(WhyMissing, "", now.needs)
+	return identity.Caller{}, refuse(WhyMissing, "", now.needs)
 }
 
 // pace returns err, or the error for an address that sent too many unknown keys.
-func (s *Server) pace(r Request, who a2a.Caller, err error) error {
+func (s *Server) pace(r Request, who identity.Caller, err error) error {
 	owner := ""
 	var no *Refusal
 	switch {

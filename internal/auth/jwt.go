@@ -17,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -44,8 +44,8 @@ type Issuer struct {
 	// names of nested ones. PrincipalClaim is "sub" by default, the others are not read.
 	AccountClaim, PrincipalClaim, RolesClaim, PermissionsClaim string
 	// Permissions says what callers may do, and with PermissionsClaim, at most; 0 means
-	// a2a.DefaultPermissions.
-	Permissions a2a.Permissions
+	// identity.DefaultPermissions.
+	Permissions identity.Permissions
 	// Page is the Team Monitor as a client of the issuer; nil means that its users cannot sign in
 	// with the issuer.
 	Page *PageClient
@@ -87,7 +87,7 @@ func (i *Issuer) complete() error {
 	}
 	i.PrincipalClaim = cmp.Or(i.PrincipalClaim, "sub")
 	i.Account = cmp.Or(i.Account, "default")
-	i.Permissions = cmp.Or(i.Permissions, a2a.DefaultPermissions)
+	i.Permissions = cmp.Or(i.Permissions, identity.DefaultPermissions)
 	at := slices.IndexFunc(i.Algorithms, func(alg string) bool { return !slices.Contains(algorithms(), alg) })
 	switch {
 	case !validIssuer.MatchString(i.Name):
@@ -100,8 +100,8 @@ func (i *Issuer) complete() error {
 		return fmt.Errorf("issuer %q: algorithms must be of %s", i.Name, strings.Join(algorithms(), ", "))
 	case i.Leeway > maxLeeway:
 		return fmt.Errorf("issuer %q: the leeway must be at most %s", i.Name, maxLeeway)
-	case !a2a.ValidAccount(i.Account):
-		return fmt.Errorf("issuer %q: account %q must be %s", i.Name, i.Account, a2a.AccountRule)
+	case !identity.ValidAccount(i.Account):
+		return fmt.Errorf("issuer %q: account %q must be %s", i.Name, i.Account, identity.AccountRule)
 	case i.Page != nil && i.Page.ClientID == "":
 		return fmt.Errorf("issuer %q: the client id of the page is required", i.Name)
 	}
@@ -148,19 +148,19 @@ func newTokens(list []Issuer, fetch func(Issuer) (*issuerKeys, error)) (*tokens,
 }
 
 // Authenticate implements Authenticator.
-func (t *tokens) Authenticate(r Request) (a2a.Caller, error) {
+func (t *tokens) Authenticate(r Request) (identity.Caller, error) {
 	text, err := bearer(r)
 	if err != nil {
-		return a2a.Caller{}, err
+		return identity.Caller{}, err
 	}
 	header, claims, err := decode(text)
 	if err != nil {
-		return a2a.Caller{}, err
+		return identity.Caller{}, err
 	}
 	name, _ := claims["iss"].(string)
 	i := t.issuers[name]
 	if i == nil {
-		return a2a.Caller{}, badToken("its issuer is not accepted", true)
+		return identity.Caller{}, badToken("its issuer is not accepted", true)
 	}
 	who, claimErr := i.caller(claims, time.Now()) // cheap, and shown only once the token is verified
 	waits := func() bool {
@@ -172,7 +172,7 @@ func (t *tokens) Authenticate(r Request) (a2a.Caller, error) {
 	}
 	key, err := i.verify(text, header, &t.known, waits)
 	if err != nil {
-		return a2a.Caller{}, err
+		return identity.Caller{}, err
 	}
 	if claimErr == nil {
 		t.note(Right{who.Owner(), Source{i.URL, key}, who.Expires.Add(i.Leeway)})
@@ -259,26 +259,26 @@ func (i *issuer) verify(text string, header map[string]any, known *verified, wai
 }
 
 // caller returns the caller that verified claims stand for.
-func (i *issuer) caller(claims map[string]any, now time.Time) (a2a.Caller, error) {
+func (i *issuer) caller(claims map[string]any, now time.Time) (identity.Caller, error) {
 	exp, hasExp := seconds(claims["exp"])
 	switch {
 	case isIDToken(claims):
-		return a2a.Caller{}, badToken("it is an ID token; send the access token", false)
+		return identity.Caller{}, badToken("it is an ID token; send the access token", false)
 	case !i.hasAudience(claims["aud"]):
-		return a2a.Caller{}, badToken("it is for another audience", false)
+		return identity.Caller{}, badToken("it is for another audience", false)
 	case !hasExp:
-		return a2a.Caller{}, badToken("it has no expiry", false)
+		return identity.Caller{}, badToken("it has no expiry", false)
 	case !now.Before(exp.Add(i.Leeway)):
-		return a2a.Caller{}, refuse(WhyExpired, i.Name, "the token has expired; sign in again")
+		return identity.Caller{}, refuse(WhyExpired, i.Name, "the token has expired; sign in again")
 	}
 	for _, name := range []string{"nbf", "iat"} {
 		if value, has := claims[name]; has {
 			if at, ok := seconds(value); !ok || at.After(now.Add(i.Leeway)) {
-				return a2a.Caller{}, badToken("it is not valid yet", false)
+				return identity.Caller{}, badToken("it is not valid yet", false)
 			}
 		}
 	}
-	who := a2a.Caller{Account: i.Account, Permissions: i.Permissions, Expires: exp}
+	who := identity.Caller{Account: i.Account, Permissions: i.Permissions, Expires: exp}
 	subject, _ := claim(claims, i.PrincipalClaim).(string)
 	if subject == "" {
 		return who, badToken("its claim "+i.PrincipalClaim+" is missing", false)
@@ -289,21 +289,21 @@ func (i *issuer) caller(claims map[string]any, now time.Time) (a2a.Caller, error
 	}
 	if i.AccountClaim != "" {
 		who.Account, _ = claim(claims, i.AccountClaim).(string)
-		if !a2a.ValidAccount(who.Account) {
+		if !identity.ValidAccount(who.Account) {
 			return who, badToken("its claim "+i.AccountClaim+" is no account", false)
 		}
 	}
 	if i.RolesClaim != "" {
 		for _, role := range list(claim(claims, i.RolesClaim)) {
-			if a2a.IsRole(role) && len(who.Roles) < maxRoles {
+			if identity.IsRole(role) && len(who.Roles) < maxRoles {
 				who.Roles = append(who.Roles, role)
 			}
 		}
 	}
 	if i.PermissionsClaim != "" {
-		var granted a2a.Permissions
+		var granted identity.Permissions
 		for _, name := range list(claim(claims, i.PermissionsClaim)) {
-			p, _ := a2a.ParsePermission(strings.ToUpper(name))
+			p, _ := identity.ParsePermission(strings.ToUpper(name))
 			granted |= p
 		}
 		who.Permissions &= granted

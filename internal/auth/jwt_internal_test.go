@@ -27,7 +27,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -206,7 +206,7 @@ func changed(claims map[string]any, name string, value any) map[string]any {
 	return c
 }
 
-func ask(s *Server, token string) (a2a.Caller, error) {
+func ask(s *Server, token string) (identity.Caller, error) {
 	return s.Authenticate(Request{Authorization: []string{"Bearer " + token}, Again: true}) // guesses would be slowed down
 }
 
@@ -221,7 +221,7 @@ func TestT_10_BadTokens(t *testing.T) {
 	for _, k := range []keyPair{key, ec, ed} {
 		for _, typ := range []map[string]any{nil, {"typ": "JWT"}, {"typ": "at+jwt"}} {
 			who, err := ask(s, k.sign(t, claims, typ))
-			if err != nil || who.Owner() != "acme/corp:ann" || who.Permissions != a2a.DefaultPermissions || who.Expires.IsZero() {
+			if err != nil || who.Owner() != "acme/corp:ann" || who.Permissions != identity.DefaultPermissions || who.Expires.IsZero() {
 				t.Fatalf("%s: %+v, %v", k.alg, who, err)
 			}
 		}
@@ -355,7 +355,7 @@ func TestT_10_Claims(t *testing.T) {
 	claims["https://team.example/roles"] = []any{"editor", "Not A Role", 7}
 	claims["scope"] = "openid manage ADMIN"
 	who, err := ask(s, key.sign(t, claims, nil))
-	if err != nil || who.Owner() != "acme/corp:ann%2Fx+y@team.example" || strings.Join(who.Roles, " ") != "editor" || who.Permissions != a2a.PermissionManage {
+	if err != nil || who.Owner() != "acme/corp:ann%2Fx+y@team.example" || strings.Join(who.Roles, " ") != "editor" || who.Permissions != identity.PermissionManage {
 		t.Errorf("%+v, %v", who, err)
 	}
 	for owner, want := range map[string]bool{who.Owner(): true, "acme/corp:eve": false, "acme/else:ann": false, "acme/corp": false, "default/key": true} {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // hash is the SHA-256 hash of a key.
@@ -21,7 +21,7 @@ type hash [sha256.Size]byte
 // entry is a key that is known.
 type entry struct {
 	id      string // of a key in the store; "" for one of the configuration
-	caller  a2a.Caller
+	caller  identity.Caller
 	revoked bool
 }
 
@@ -68,14 +68,14 @@ func entryOf(key *teamv1.ApiKey) (e entry, sum hash, err error) {
 	if err := checkName(key.GetName(), key.GetAccount()); err != nil {
 		return e, sum, err
 	}
-	if at := slices.IndexFunc(key.GetRoles(), func(role string) bool { return !a2a.IsRole(role) }); at >= 0 {
+	if at := slices.IndexFunc(key.GetRoles(), func(role string) bool { return !identity.IsRole(role) }); at >= 0 {
 		return e, sum, fmt.Errorf("%q cannot be a role; use 1 to 63 of a-z, 0-9, _ and -", key.GetRoles()[at])
 	}
-	e.caller = a2a.Caller{
+	e.caller = identity.Caller{
 		Account: cmp.Or(key.GetAccount(), "default"), Principal: key.GetName(), Roles: key.GetRoles(), Permissions: permissionsOf(key.GetPermissions()),
 	}
 	if key.GetManage() {
-		e.caller.Permissions |= a2a.PermissionManage | a2a.PermissionHalt
+		e.caller.Permissions |= identity.PermissionManage | identity.PermissionHalt
 	}
 	if key.GetExpires() != "" {
 		if e.caller.Expires, err = time.Parse(time.RFC3339, key.GetExpires()); err != nil {
@@ -86,8 +86,8 @@ func entryOf(key *teamv1.ApiKey) (e entry, sum hash, err error) {
 }
 
 // permissionsOf returns the permissions of a list of the configuration, or the default ones.
-func permissionsOf(list []teamv1.Permission_Value) a2a.Permissions {
-	return cmp.Or(a2a.PermissionsOf(list), a2a.DefaultPermissions)
+func permissionsOf(list []teamv1.Permission_Value) identity.Permissions {
+	return cmp.Or(identity.PermissionsOf(list), identity.DefaultPermissions)
 }
 
 // checkName returns an error unless a principal of the configuration may have a name and an account. A
@@ -96,8 +96,8 @@ func checkName(name, account string) error {
 	switch {
 	case !validName.MatchString(name):
 		return fmt.Errorf("name %q must be %s", name, nameRule)
-	case account != "" && !a2a.ValidAccount(account):
-		return fmt.Errorf("account %q must be %s", account, a2a.AccountRule)
+	case account != "" && !identity.ValidAccount(account):
+		return fmt.Errorf("account %q must be %s", account, identity.AccountRule)
 	}
 	return nil
 }
@@ -131,21 +131,21 @@ func (k *apiKeys) ended() map[string]bool {
 
 // Authenticate implements Authenticator. The time that it takes depends on the hash of the token
 // only, from which nothing about a key follows.
-func (k *apiKeys) Authenticate(r Request) (a2a.Caller, error) {
+func (k *apiKeys) Authenticate(r Request) (identity.Caller, error) {
 	token, err := bearer(r)
 	if err != nil {
-		return a2a.Caller{}, err
+		return identity.Caller{}, err
 	}
 	e, known := k.ring.Load().entries[sha256.Sum256([]byte(token))]
 	switch {
 	case !known:
 		no := refuse(WhyUnknown, "", "unknown API key; check it, or ask the operator of this server for a key")
 		no.Guess = true
-		return a2a.Caller{}, no
+		return identity.Caller{}, no
 	case e.revoked:
-		return a2a.Caller{}, refuse(WhyRevoked, e.String(), "this API key was revoked; ask the operator of this server for a new one")
+		return identity.Caller{}, refuse(WhyRevoked, e.String(), "this API key was revoked; ask the operator of this server for a new one")
 	case e.ended(k.clock()):
-		return a2a.Caller{}, refuse(WhyExpired, e.String(), fmt.Sprintf("this API key expired at %s; ask the operator of this server for a new one",
+		return identity.Caller{}, refuse(WhyExpired, e.String(), fmt.Sprintf("this API key expired at %s; ask the operator of this server for a new one",
 			e.caller.Expires.UTC().Format(time.RFC3339)))
 	}
 	return e.caller, nil

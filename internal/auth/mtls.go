@@ -10,19 +10,19 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // mtls authenticates callers by the certificates of their connections.
 type mtls struct {
-	callers map[string]a2a.Caller // by sanKey
+	callers map[string]identity.Caller // by sanKey
 	by      *Certificates
 	note    func(Right) // notes that a certificate was accepted
 }
 
 // newMTLS returns the authentication by certificates that by has accepted.
 func newMTLS(clients []*teamv1.CertificateClient, by *Certificates) (*mtls, error) {
-	m := &mtls{callers: map[string]a2a.Caller{}, by: by, note: func(Right) {}}
+	m := &mtls{callers: map[string]identity.Caller{}, by: by, note: func(Right) {}}
 	for i, c := range clients {
 		if err := checkName(c.GetName(), c.GetAccount()); err != nil {
 			return nil, fmt.Errorf("certificate client %d (%q): %w", i, c.GetSan(), err)
@@ -31,7 +31,7 @@ func newMTLS(clients []*teamv1.CertificateClient, by *Certificates) (*mtls, erro
 		if _, twice := m.callers[key]; twice || c.GetSan() == "" {
 			return nil, fmt.Errorf("certificate client %d: %q must be a name of a certificate that no other client has", i, c.GetSan())
 		}
-		m.callers[key] = a2a.Caller{
+		m.callers[key] = identity.Caller{
 			Account: cmp.Or(c.GetAccount(), "default"), Principal: c.GetName(), Roles: c.GetRoles(), Permissions: permissionsOf(c.GetPermissions()),
 		}
 	}
@@ -42,27 +42,27 @@ func newMTLS(clients []*teamv1.CertificateClient, by *Certificates) (*mtls, erro
 }
 
 // Authenticate implements Authenticator.
-func (m *mtls) Authenticate(r Request) (a2a.Caller, error) {
+func (m *mtls) Authenticate(r Request) (identity.Caller, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.Authorization) > 0 {
-		return a2a.Caller{}, ErrNone
+		return identity.Caller{}, ErrNone
 	}
 	chain := r.TLS.PeerCertificates
 	names := namesOf(chain[0])
 	detail := strings.Join(names, ", ")
 	if !time.Now().Before(chain[0].NotAfter) {
-		return a2a.Caller{}, refuse(WhyExpired, detail, fmt.Sprintf("the client certificate expired at %s; connect with a new one", chain[0].NotAfter.UTC().Format(time.RFC3339)))
+		return identity.Caller{}, refuse(WhyExpired, detail, fmt.Sprintf("the client certificate expired at %s; connect with a new one", chain[0].NotAfter.UTC().Format(time.RFC3339)))
 	}
 	trusted := r.TLS.VerifiedChains[0]
 	authority := fingerprint(trusted[len(trusted)-1])
 	if m.by.changed() { // the connection may be older than the authorities
 		var err error
 		if authority, err = m.by.verify(chain); err != nil {
-			return a2a.Caller{}, refuse(WhyRevoked, detail, "the authority of the client certificate is not trusted any more; connect with a certificate of another one")
+			return identity.Caller{}, refuse(WhyRevoked, detail, "the authority of the client certificate is not trusted any more; connect with a certificate of another one")
 		}
 	}
 	i := slices.IndexFunc(names, func(name string) bool { return m.callers[name].Principal != "" })
 	if i < 0 {
-		return a2a.Caller{}, refuse(WhyCertificate, detail, "no name of the client certificate is known; ask the operator of this server to add it to auth.mtls")
+		return identity.Caller{}, refuse(WhyCertificate, detail, "no name of the client certificate is known; ask the operator of this server to add it to auth.mtls")
 	}
 	who := m.callers[names[i]]
 	who.Expires = chain[0].NotAfter

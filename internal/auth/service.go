@@ -15,7 +15,10 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 const (
@@ -56,7 +59,7 @@ type Service struct {
 
 // CreateKey implements the RPC.
 func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (*teamv1.CreateKeyResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionAdmin)
+	who, err := identity.Require(ctx, identity.PermissionAdmin)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +68,7 @@ func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (
 	}
 	all, err := s.Store.Keys(ctx)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	valid := 0
 	for _, k := range all {
@@ -74,7 +77,7 @@ func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (
 		}
 	}
 	if valid >= maxKeys || len(all) >= 2*maxKeys {
-		return nil, a2a.Invalid(a2a.Violation{Field: "name", Description: "cannot have another key: the store has 10,000 valid keys or 20,000 in all, which is the most"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "name", Description: "cannot have another key: the store has 10,000 valid keys or 20,000 in all, which is the most"})
 	}
 	id, secret, sum := NewKey()
 	k := &teamv1.Key{
@@ -89,7 +92,7 @@ func (s *Service) CreateKey(ctx context.Context, req *teamv1.CreateKeyRequest) (
 		err = s.Server.Refresh(ctx)
 	}
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	return &teamv1.CreateKeyResponse{Key: k, Secret: secret}, nil
 }
@@ -101,7 +104,7 @@ func (s *Service) recorded(ctx context.Context, action string, k *teamv1.Key) co
 
 // check returns INVALID_REQUEST with everything that is wrong with a request.
 func (s *Service) check(req *teamv1.CreateKeyRequest) error {
-	var faults a2a.Faults
+	var faults a2aerror.Faults
 	if s.Server == nil {
 		faults.Add("", "cannot be done: this server has no server.auth and accepts calls without a key; add server.auth.api_keys to its file first, "+
 			"for which team-server keys new --name NAME --offline prints an entry")
@@ -110,17 +113,17 @@ func (s *Service) check(req *teamv1.CreateKeyRequest) error {
 	if !validName.MatchString(req.GetName()) {
 		faults.Add("name", "must be %s", nameRule)
 	}
-	if a := req.GetAccount(); a != "" && !a2a.ValidAccount(a) {
-		faults.Add("account", "must be %s", a2a.AccountRule)
+	if a := req.GetAccount(); a != "" && !identity.ValidAccount(a) {
+		faults.Add("account", "must be %s", identity.AccountRule)
 	}
 	if len(req.GetRoles()) > maxRoles {
 		faults.Add("roles", "has %d roles; at most %d are allowed", len(req.GetRoles()), maxRoles)
 	}
-	if i := slices.IndexFunc(req.GetRoles(), func(r string) bool { return !a2a.IsRole(r) }); i >= 0 {
+	if i := slices.IndexFunc(req.GetRoles(), func(r string) bool { return !identity.IsRole(r) }); i >= 0 {
 		faults.Add("roles", "has %.64q; a role is 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit", req.GetRoles()[i])
 	}
 	for _, p := range req.GetPermissions() {
-		if _, known := a2a.ParsePermission(p.String()); !known {
+		if _, known := identity.ParsePermission(p.String()); !known {
 			faults.Add("permissions", "has %v; permissions are READ, CALL, ANSWER, WATCH, MANAGE, HALT and ADMIN", p)
 			break
 		}
@@ -133,19 +136,19 @@ func (s *Service) check(req *teamv1.CreateKeyRequest) error {
 
 // ListKeys implements the RPC. A page token is the last id of the page before.
 func (s *Service) ListKeys(ctx context.Context, req *teamv1.ListKeysRequest) (*teamv1.ListKeysResponse, error) {
-	if _, err := a2a.Require(ctx, a2a.PermissionAdmin); err != nil {
+	if _, err := identity.Require(ctx, identity.PermissionAdmin); err != nil {
 		return nil, err
 	}
-	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	size, err := a2aerror.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, err
 	}
 	if t := req.GetPageToken(); t != "" && !validID.MatchString(t) {
-		return nil, a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a token of this list; use nextPageToken of the page before"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "pageToken", Description: "is not a token of this list; use nextPageToken of the page before"})
 	}
 	all, err := s.Store.Keys(ctx)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	resp := &teamv1.ListKeysResponse{}
 	for _, k := range all {
@@ -163,17 +166,17 @@ func (s *Service) ListKeys(ctx context.Context, req *teamv1.ListKeysRequest) (*t
 
 // RevokeKey implements the RPC.
 func (s *Service) RevokeKey(ctx context.Context, req *teamv1.RevokeKeyRequest) (*teamv1.RevokeKeyResponse, error) {
-	who, err := a2a.Require(ctx, a2a.PermissionAdmin)
+	who, err := identity.Require(ctx, identity.PermissionAdmin)
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.Store.Keys(ctx)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	i, found := slices.BinarySearchFunc(all, req.GetId(), func(k StoredKey, id string) int { return strings.Compare(k.Key.GetId(), id) })
 	if !found {
-		return nil, a2a.Invalid(a2a.Violation{Field: "id", Description: "is not the id of a key that was made here; team-server keys ls lists them, and keys of the server's file are removed there"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "id", Description: "is not the id of a key that was made here; team-server keys ls lists them, and keys of the server's file are removed there"})
 	}
 	k := all[i]
 	if k.Key.GetRevoked() != nil {
@@ -185,7 +188,7 @@ func (s *Service) RevokeKey(ctx context.Context, req *teamv1.RevokeKeyRequest) (
 		err = s.Server.Refresh(ctx)
 	}
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	return &teamv1.RevokeKeyResponse{Key: k.Key}, nil
 }

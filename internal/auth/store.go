@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // StoredKey is an API key that was made by the API.
@@ -76,8 +76,8 @@ func (s *Server) Refresh(ctx context.Context) error {
 }
 
 // callerOf returns the caller that a key stands for.
-func callerOf(k *teamv1.Key) a2a.Caller {
-	who := a2a.Caller{Account: k.GetAccount(), Principal: k.GetName(), Roles: k.GetRoles(), Permissions: a2a.PermissionsOf(k.GetPermissions())}
+func callerOf(k *teamv1.Key) identity.Caller {
+	who := identity.Caller{Account: k.GetAccount(), Principal: k.GetName(), Roles: k.GetRoles(), Permissions: identity.PermissionsOf(k.GetPermissions())}
 	if k.GetExpires() != nil {
 		who.Expires = k.GetExpires().AsTime()
 	}

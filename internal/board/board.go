@@ -14,7 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -100,7 +101,7 @@ func (b *Board) GetWorkItem(ctx context.Context, p Place, id string) (*teamv1.Wo
 // ListWorkItems returns a page of work items, and the token of the next page or "".
 func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWorkItemsRequest) ([]*teamv1.WorkItem, string, error) {
 	var bad faults
-	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	size, err := a2aerror.PageSize("pageSize", req.GetPageSize())
 	bad.add(err)
 	bad.name("assignee", req.GetAssignee())
 	f := Filter{State: req.GetState(), Assignee: req.GetAssignee(), Limit: size + 1, ByPriority: req.GetClaimable()}
@@ -116,7 +117,7 @@ func (b *Board) ListWorkItems(ctx context.Context, p Place, req *teamv1.ListWork
 		return nil, "", err
 	}
 	list, err := b.store.WorkItems(ctx, p.Key, f)
-	page := Fitting(list, size, a2a.MaxPageBytes)
+	page := Fitting(list, size, runs.MaxPageBytes)
 	if err != nil || len(page) == len(list) {
 		return list, "", storeError(err)
 	}
@@ -222,7 +223,7 @@ func (b *Board) PostMessage(ctx context.Context, p Place, req *teamv1.PostMessag
 // ListMessages returns a page of messages, and the token of the next page or "".
 func (b *Board) ListMessages(ctx context.Context, p Place, req *teamv1.ListMessagesRequest) ([]*teamv1.BoardMessage, string, error) {
 	var bad faults
-	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	size, err := a2aerror.PageSize("pageSize", req.GetPageSize())
 	bad.add(err)
 	f := MessageFilter{Reader: req.GetReader(), Unread: req.GetUnread(), Limit: size + 1}
 	if f.Unread && f.Reader == "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/internal/testkit/storetest"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -49,7 +49,7 @@ func as(member string) board.Place {
 
 // reason is what an error says in a word.
 func reason(err error) string {
-	var fault *a2a.Error
+	var fault *a2aerror.Error
 	switch {
 	case err == nil:
 		return ""
@@ -337,7 +337,7 @@ func TestR_003_18_Limits(t *testing.T) {
 		"pageSize assignee state pageToken": badItems,
 		"pageSize reader pageToken":         badMessages,
 	} {
-		var e *a2a.Error
+		var e *a2aerror.Error
 		var got []string
 		if errors.As(err, &e) {
 			for _, v := range e.Violations {

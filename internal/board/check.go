@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -27,11 +28,11 @@ var (
 func validID(id string) bool { return idPattern.MatchString(id) }
 
 // faults collects the violations of a request.
-type faults struct{ a2a.Faults }
+type faults struct{ a2aerror.Faults }
 
 // add adds the violations of another check.
 func (f *faults) add(err error) {
-	var e *a2a.Error
+	var e *a2aerror.Error
 	if errors.As(err, &e) {
 		f.Faults = append(f.Faults, e.Violations...)
 	}
@@ -145,4 +146,4 @@ func (f *faults) name(field, name string) {
 	}
 }
 
-func isNotFound(err error) bool { return errors.Is(err, a2a.ErrNotFound) }
+func isNotFound(err error) bool { return errors.Is(err, runs.ErrNotFound) }

@@ -6,7 +6,8 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -27,24 +28,24 @@ func conflict(it *teamv1.WorkItem, format string, args ...any) error {
 
 // invalid returns the error for a field of a request.
 func invalid(field, format string, args ...any) error {
-	return a2a.Invalid(a2a.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
+	return a2aerror.Invalid(agent.Violation{Field: field, Description: fmt.Sprintf(format, args...)})
 }
 
 // storeError converts an error of the store to one for callers. Errors that are already for
 // callers pass unchanged.
 func storeError(err error) error {
 	var ours *agent.Error
-	var fault *a2a.Error
+	var fault *a2aerror.Error
 	switch {
 	case err == nil || errors.As(err, &ours) || errors.As(err, &fault):
 		return err
-	case errors.Is(err, a2a.ErrReused):
+	case errors.Is(err, runs.ErrReused):
 		return invalid("op", "was already used for a different call; use a new one")
-	case errors.Is(err, a2a.ErrDataLoss):
+	case errors.Is(err, runs.ErrDataLoss):
 		return agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss,
 			"the stored data of the board is damaged; tasks are not affected; restore a backup to recover the board").Because(err)
 	}
-	return a2a.StoreError("", err)
+	return runs.StoreError("", err)
 }
 
 func stateName(s teamv1.WorkItem_State) string { return strings.TrimPrefix(s.String(), "STATE_") }

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -44,7 +44,7 @@ func NewService(b *Board, t Teams, s Steps) *Service { return &Service{board: b,
 // place returns the board and the actor of a call: the caller, acting for a member if one
 // is named.
 func (s *Service) place(ctx context.Context, team, member string) (Place, error) {
-	who, ok := a2a.CallerOf(ctx)
+	who, ok := identity.CallerOf(ctx)
 	if !ok {
 		return Place{}, agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "the caller is not authenticated")
 	}

@@ -102,17 +102,17 @@ type Overview struct {
 
 // Store stores boards; all replicas share it. A board that was never written to is empty.
 // Callers may modify what a Store returns. A change of a board, by any replica, wakes the
-// watchers of its account (a2a.Overview.WatchAll). A Store is safe for concurrent use.
+// watchers of its account (runs.Overview.WatchAll). A Store is safe for concurrent use.
 type Store interface {
 	// ChangeBoard makes the change that f returns, atomically and without concurrent
 	// changes of the board. The change is durable when its event is returned. f must depend
 	// on nothing but the view, because it may be called more than once. If f returns an
 	// error, nothing changes and ChangeBoard returns that error. If op was used before,
-	// ChangeBoard returns its event without making a change, or a2a.ErrReused if its digest
+	// ChangeBoard returns its event without making a change, or runs.ErrReused if its digest
 	// differs.
 	ChangeBoard(ctx context.Context, k Key, op Op, f func(View) (*Change, error)) (*teamv1.BoardEvent, error)
 	// WorkItem returns an item as it is stored: a claim that has expired is not removed, see
-	// AsOf. The error is a2a.ErrNotFound if there is no such item.
+	// AsOf. The error is runs.ErrNotFound if there is no such item.
 	WorkItem(ctx context.Context, k Key, id string) (*teamv1.WorkItem, error)
 	// WorkItems returns items as they are now.
 	WorkItems(ctx context.Context, k Key, f Filter) ([]*teamv1.WorkItem, error)

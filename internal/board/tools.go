@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -127,7 +127,7 @@ func (t tool) Call(ctx context.Context, arguments json.RawMessage, key string) (
 		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonTeamError, "this run has no owner, so it has no board")
 	}
 	answer, err := t.call(ctx, t.by, p, arguments, key)
-	if fault := (*a2a.Error)(nil); errors.As(err, &fault) {
+	if fault := (*a2aerror.Error)(nil); errors.As(err, &fault) {
 		err = agent.Errorf(fault.Code, fault.Reason, "%s", fault.Message)
 	}
 	if err != nil {

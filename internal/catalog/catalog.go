@@ -49,7 +49,7 @@ type Store interface {
 	CatalogVersion(ctx context.Context) (int64, error)
 	// ChangeCatalog applies a change to the catalog at the given version and returns
 	// the new version. When it returns, the change is durable. The error is ErrChanged
-	// if the catalog has another version, and a2a.ErrBusy if a team to delete has
+	// if the catalog has another version, and runs.ErrBusy if a team to delete has
 	// active collaborations.
 	ChangeCatalog(ctx context.Context, version int64, c Change) (int64, error)
 	// WatchCatalog returns a channel that receives a value when the catalog may have

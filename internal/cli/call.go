@@ -15,7 +15,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -253,7 +253,7 @@ func (s *Shell) task(t *a2av1.Task, target string, f *CallFlags) error {
 
 // ofMember reports whether an artifact is the output of a member of the team rather than the
 // answer.
-func ofMember(a *a2av1.Artifact) bool { return a2a.RunOf(a.GetMetadata()).GetDelegationId() != "" }
+func ofMember(a *a2av1.Artifact) bool { return project.RunOf(a.GetMetadata()).GetDelegationId() != "" }
 
 // stateWord returns a state in words.
 func stateWord(state a2av1.TaskState) string {
@@ -357,15 +357,15 @@ func (p *streamPrinter) show(resp *a2av1.StreamResponse) {
 		fmt.Fprintln(p.out, content(k.Message.GetParts()))
 	case *a2av1.StreamResponse_Task:
 		p.id, p.last = k.Task.GetId(), k.Task.GetStatus()
-		p.seq = max(p.seq, a2a.RunOf(k.Task.GetMetadata()).GetSeq())
+		p.seq = max(p.seq, project.RunOf(k.Task.GetMetadata()).GetSeq())
 		for _, a := range k.Task.GetArtifacts() {
 			p.artifact(a, false)
 		}
 	case *a2av1.StreamResponse_StatusUpdate:
 		p.id, p.last = k.StatusUpdate.GetTaskId(), k.StatusUpdate.GetStatus()
-		p.seq = max(p.seq, a2a.RunOf(k.StatusUpdate.GetMetadata()).GetSeq())
+		p.seq = max(p.seq, project.RunOf(k.StatusUpdate.GetMetadata()).GetSeq())
 	case *a2av1.StreamResponse_ArtifactUpdate:
-		p.seq = max(p.seq, a2a.RunOf(k.ArtifactUpdate.GetMetadata()).GetSeq())
+		p.seq = max(p.seq, project.RunOf(k.ArtifactUpdate.GetMetadata()).GetSeq())
 		p.artifact(k.ArtifactUpdate.GetArtifact(), k.ArtifactUpdate.GetAppend())
 	}
 }

@@ -8,9 +8,9 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/secret"
 )
@@ -24,7 +24,7 @@ func TestForgetSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := agent.UserMessage("m", "x")
-	task := a2a.New{
+	task := runs.New{
 		Owner: "acme/ann", MessageID: "m", Accepted: &teamv1.Accepted{TaskId: "one", Agent: "a", Owner: "acme/ann", Message: m},
 		Push: &a2av1.TaskPushNotificationConfig{Id: "hook", Url: "https://example.com", Token: "canary-token"},
 	}

@@ -16,7 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/cli/console"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // NewKey are the flags of keys new.
@@ -35,7 +35,7 @@ func (f *NewKey) request(now time.Time) (*teamv1.CreateKeyRequest, error) {
 	}
 	for _, text := range f.Permissions {
 		name := strings.ToUpper(text)
-		if _, known := a2a.ParsePermission(name); !known {
+		if _, known := identity.ParsePermission(name); !known {
 			return nil, console.Usagef("--permissions %s: expected READ, CALL, ANSWER, WATCH, MANAGE, HALT or ADMIN", text)
 		}
 		req.Permissions = append(req.Permissions, teamv1.Permission_Value(teamv1.Permission_Value_value[name]))

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Limits of the texts in a request: task description and expected output in characters,
@@ -26,7 +27,7 @@ const (
 const retryAfter = 5 * time.Second
 
 // faults collects the violations of a request.
-type faults struct{ a2a.Faults }
+type faults struct{ a2aerror.Faults }
 
 // check validates a request to start a collaboration. Field names in the error are the JSON
 // names; see contractName for those of the contract.
@@ -57,7 +58,7 @@ func check(req *teamv1.StartCollaborationRequest) error {
 // checkID validates the ID of a collaboration.
 func checkID(id string) error {
 	if id == "" {
-		return a2a.Invalid(a2a.Violation{Field: "collaborationId", Description: "is required"})
+		return a2aerror.Invalid(agent.Violation{Field: "collaborationId", Description: "is required"})
 	}
 	return nil
 }

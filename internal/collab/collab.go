@@ -14,7 +14,10 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -36,7 +39,7 @@ type Teams interface {
 type Slots interface {
 	// Collaborations returns the collaborations of a team that have not ended, of all
 	// owners; see agent.KeyOf.
-	Collaborations(ctx context.Context, key string) ([]a2a.Key, error)
+	Collaborations(ctx context.Context, key string) ([]runs.Key, error)
 }
 
 // Config configures a Service. Handler is required.
@@ -56,7 +59,7 @@ type Config struct {
 }
 
 // Service implements the collaboration service. The context of each call carries the
-// caller, who sees only its own collaborations. The errors are *a2a.Error and *agent.Error.
+// caller, who sees only its own collaborations. The errors are *a2aerror.Error and *agent.Error.
 // Service is safe for concurrent use.
 type Service struct {
 	c Config
@@ -168,16 +171,16 @@ func (s *Service) start(req *teamv1.StartCollaborationRequest, def *teamv1.TeamC
 
 // requestError converts an error about the message of the task to one about the request.
 func requestError(err error, team string, most int) error {
-	var bad *a2a.Error
+	var bad *a2aerror.Error
 	var of *agent.Error
 	switch {
 	case errors.As(err, &bad) && len(bad.Violations) == 1 && bad.Violations[0].Field == "message.messageId":
-		return a2a.Invalid(a2a.Violation{Field: "requestId", Description: bad.Violations[0].Description})
+		return a2aerror.Invalid(agent.Violation{Field: "requestId", Description: bad.Violations[0].Description})
 	case errors.As(err, &of) && of.Reason == agent.ReasonCollaborationInProgress:
 		busy := *of
 		busy.Message = runningText(team, most) + ", the maximum (max_concurrent_collaborations); wait for one to end, or stop one"
 		return &busy
-	case errors.Is(err, a2a.ErrDeleted), errors.As(err, &of) && of.Reason == agent.ReasonAgentNotFound: // deleted meanwhile by this replica or another one
+	case errors.Is(err, runs.ErrDeleted), errors.As(err, &of) && of.Reason == agent.ReasonAgentNotFound: // deleted meanwhile by this replica or another one
 		return agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %.64q", team)
 	case errors.As(err, &of) && of.Reason == agent.ReasonMessageIDReused:
 		return agent.Errorf(of.Code, of.Reason, "requestId was already used with different content; use a new id")
@@ -234,7 +237,7 @@ func (s *Service) command(ctx context.Context, id string, do func(context.Contex
 		return nil, err
 	}
 	if r.ended() {
-		return nil, a2a.UnsupportedOperation("collaboration %q has ended", id)
+		return nil, a2aerror.UnsupportedOperation("collaboration %q has ended", id)
 	}
 	if _, err := do(ctx, id); err != nil {
 		return nil, notFound(id, err)
@@ -274,11 +277,11 @@ func (s *Service) StopCollaboration(ctx context.Context, req *teamv1.StopCollabo
 
 // waitForEnd waits until a collaboration of the caller has ended.
 func (s *Service) waitForEnd(ctx context.Context, id string) error {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return err
 	}
-	for ev, err := range s.h.WatchEvents(ctx, a2a.Key{Owner: who.Owner(), ID: id}, 0) {
+	for ev, err := range s.h.WatchEvents(ctx, runs.Key{Owner: who.Owner(), ID: id}, 0) {
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
 			return agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonWaitTimeout,
@@ -294,7 +297,7 @@ func (s *Service) waitForEnd(ctx context.Context, id string) error {
 
 // read returns the projected journal of a collaboration of the caller.
 func (s *Service) read(ctx context.Context, id string) (*run, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +307,7 @@ func (s *Service) read(ctx context.Context, id string) (*run, error) {
 	if !agent.ValidID(id) { // this server never assigns such an ID; spare the store the query
 		return nil, collaborationNotFound(id)
 	}
-	r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: id})
+	r, err := s.fold(ctx, runs.Key{Owner: who.Owner(), ID: id})
 	switch {
 	case err != nil:
 		return nil, notFound(id, err)
@@ -316,7 +319,7 @@ func (s *Service) read(ctx context.Context, id string) (*run, error) {
 
 // fold projects the journal of a task. For a task that is not a collaboration it stops
 // after the first event.
-func (s *Service) fold(ctx context.Context, k a2a.Key) (*run, error) {
+func (s *Service) fold(ctx context.Context, k runs.Key) (*run, error) {
 	r := newRun(k.ID)
 	for more, after := true, int64(0); more; {
 		page, next, err := s.h.Page(ctx, k, after)
@@ -343,11 +346,11 @@ func collaborationNotFound(id string) error {
 
 // unreadable reports whether err means that a task was deleted meanwhile or its journal is
 // damaged.
-func unreadable(err error) bool { return a2a.IsNotFound(err) || a2a.IsDamaged(err) }
+func unreadable(err error) bool { return a2aerror.IsNotFound(err) || a2aerror.IsDamaged(err) }
 
 // notFound replaces TASK_NOT_FOUND by COLLABORATION_NOT_FOUND.
 func notFound(id string, err error) error {
-	if a2a.IsNotFound(err) {
+	if a2aerror.IsNotFound(err) {
 		return collaborationNotFound(id)
 	}
 	return err
@@ -359,22 +362,22 @@ const maxReads = 1000
 
 // ListCollaborations returns a page of the caller's collaborations, newest first.
 func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollaborationsRequest) (*teamv1.ListCollaborationsResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	size, err := a2aerror.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, err
 	}
 	last := req.GetPageToken()
 	if last != "" && uuid.Validate(last) != nil { // not an id of this server
-		return nil, a2a.StoreError("", a2a.ErrPageToken)
+		return nil, runs.StoreError("", runs.ErrPageToken)
 	}
 	resp := &teamv1.ListCollaborationsResponse{}
 	for reads := 0; ; {
 		most := size - len(resp.GetCollaborations()) + 1 // one extra, to know whether there is a next page
-		roots, err := s.roots(ctx, who.Owner(), a2a.RootFilter{Agent: req.GetTeamId(), Before: last, Limit: most})
+		roots, err := s.roots(ctx, who.Owner(), runs.RootFilter{Agent: req.GetTeamId(), Before: last, Limit: most})
 		if err != nil {
 			return nil, err
 		}
@@ -383,7 +386,7 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 				resp.NextPageToken = last
 				return resp, nil
 			}
-			r, err := s.fold(ctx, a2a.Key{Owner: who.Owner(), ID: root})
+			r, err := s.fold(ctx, runs.Key{Owner: who.Owner(), ID: root})
 			switch {
 			case unreadable(err): // return the others without it
 			case err != nil:
@@ -401,17 +404,17 @@ func (s *Service) ListCollaborations(ctx context.Context, req *teamv1.ListCollab
 }
 
 // roots returns tasks of an owner that may be collaborations, newest first.
-func (s *Service) roots(ctx context.Context, owner string, f a2a.RootFilter) ([]string, error) {
+func (s *Service) roots(ctx context.Context, owner string, f runs.RootFilter) ([]string, error) {
 	if f.Agent != "" && !agent.ValidID(f.Agent) {
 		return nil, nil
 	}
 	o := s.h.Overview()
 	if o == nil {
-		return nil, a2a.UnsupportedOperation("the store of this server cannot list the tasks of a team")
+		return nil, a2aerror.UnsupportedOperation("the store of this server cannot list the tasks of a team")
 	}
 	roots, err := o.Collaborating(ctx, owner, f)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	return roots, nil
 }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -106,11 +106,11 @@ func (r reader) list(name string) []*structpb.Value {
 // with returns the violations that the reader found, and those of err for other fields,
 // under the field names of the contract.
 func (r reader) with(err error) error {
-	var more *a2a.Error
+	var more *a2aerror.Error
 	if errors.As(err, &more) {
 		for _, v := range more.Violations {
 			v.Field = contractName(v.Field)
-			if !slices.ContainsFunc(r.faults.Faults, func(f a2a.Violation) bool { return f.Field == v.Field }) {
+			if !slices.ContainsFunc(r.faults.Faults, func(f agent.Violation) bool { return f.Field == v.Field }) {
 				r.faults.Faults = append(r.faults.Faults, v)
 			}
 		}
@@ -150,7 +150,7 @@ func ReadTeam(body *structpb.Struct) (*teamv1.CreateTeamRequest, error) {
 	w := r.object("workflow_config")
 	team.WorkflowConfig = &teamv1.ContractWorkflow{Type: w.text("type"), MaxIterations: w.whole("max_iterations"), TimeoutMinutes: w.whole("timeout_minutes")}
 	if err := r.faults.Err(); err != nil {
-		var bad *a2a.Error
+		var bad *a2aerror.Error
 		errors.As(err, &bad)
 		bad.Reason = agent.ReasonInvalidTeamConfig
 		return nil, bad

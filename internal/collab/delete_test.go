@@ -6,6 +6,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -29,7 +30,7 @@ func reasonOf(err error) string {
 // TestR_001_30_StartOrDelete has one replica start a collaboration while another one
 // deletes its team: one of them is refused.
 func TestR_001_30_StartOrDelete(t *testing.T) {
-	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
+	ctx := identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann"})
 	request := &teamv1.StartCollaborationRequest{TeamId: "crew", TaskDescription: "Write about the sea.", ExpectedOutput: "A line."}
 	setup := func(t *testing.T) (st *sqlstore.Store, one, other *Service, remove func(context.Context) error) {
 		t.Helper()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // maxSamples is the maximum number of ended runs that an estimate is based on.
@@ -43,16 +43,16 @@ func (s *Service) lengths(ctx context.Context, r *run) ([]time.Duration, error) 
 		return nil, nil
 	}
 	owner := r.Accepted.GetOwner()
-	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: r.Accepted.GetAgent(), Ended: true, Limit: 10 * maxSamples})
+	marks, err := o.Runs(ctx, owner, runs.RunFilter{Agent: r.Accepted.GetAgent(), Ended: true, Limit: 10 * maxSamples})
 	if err != nil {
-		return nil, a2a.StoreError(r.Root, err)
+		return nil, runs.StoreError(r.Root, err)
 	}
 	var lengths []time.Duration
 	for _, m := range marks {
 		if m.State != a2av1.TaskState_TASK_STATE_COMPLETED || m.Root == r.Root || len(lengths) == maxSamples {
 			continue
 		}
-		page, _, err := s.h.Page(ctx, a2a.Key{Owner: owner, ID: m.Root}, 0)
+		page, _, err := s.h.Page(ctx, runs.Key{Owner: owner, ID: m.Root}, 0)
 		switch {
 		case unreadable(err) || err == nil && len(page) == 0:
 			continue

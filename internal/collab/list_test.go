@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
@@ -25,7 +27,7 @@ func TestR_001_32_ListWithoutAStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st, Overview: st})
-	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
+	ctx := identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann"})
 	if _, err := h.Start(ctx, a2a.Start{Agent: "crew", Message: agent.UserMessage("m", "do it"), Brief: &teamv1.Brief{TaskDescription: "do it"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -49,13 +51,13 @@ type countedStore struct {
 	journals map[string]bool
 }
 
-func (s *countedStore) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.RunMark, error) {
+func (s *countedStore) Runs(ctx context.Context, owner string, f runs.RunFilter) ([]runs.RunMark, error) {
 	marks, err := s.Store.Runs(ctx, owner, f)
 	s.marks += len(marks)
 	return marks, err
 }
 
-func (s *countedStore) Events(ctx context.Context, k a2a.Key, after int64, most int) ([]a2a.Record, error) {
+func (s *countedStore) Events(ctx context.Context, k runs.Key, after int64, most int) ([]runs.Record, error) {
 	s.journals[k.ID] = true
 	return s.Store.Events(ctx, k, after, most)
 }
@@ -69,7 +71,7 @@ func TestR_001_32_APageReadsWhatItShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := a2a.NewHandler(a2a.Config{Agents: agents, Store: st, Overview: st})
-	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
+	ctx := identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann"})
 	var want []string
 	for i := range 1000 { // every second one is a plain task
 		var brief *teamv1.Brief
@@ -79,7 +81,7 @@ func TestR_001_32_APageReadsWhatItShows(t *testing.T) {
 			want = append([]string{id}, want...)
 		}
 		accepted := &teamv1.Accepted{TaskId: id, Agent: "crew", Owner: "acme/ann", Message: agent.UserMessage(id, "do it"), Collaboration: brief}
-		if _, _, err := st.Create(ctx, a2a.New{Owner: "acme/ann", Accepted: accepted}); err != nil {
+		if _, _, err := st.Create(ctx, runs.New{Owner: "acme/ann", Accepted: accepted}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // MaxBacklog is the largest number that a store counts for each kind of waiting work, so that counting
@@ -47,10 +47,10 @@ func (b Backlog) Running() (n int64) {
 func (b Backlog) Claimable(shares Shares) Waiting {
 	running, due := map[string]int64{}, map[string]Waiting{}
 	for owner, n := range b.Claimed {
-		running[a2a.AccountOf(owner)] += n
+		running[identity.AccountOf(owner)] += n
 	}
 	for owner, w := range b.Due {
-		account := a2a.AccountOf(owner)
+		account := identity.AccountOf(owner)
 		if shares != nil {
 			w = w.atMost(shares.MaxRunningEach(account), b.Claimed[owner])
 		}

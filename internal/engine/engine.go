@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // DefaultSlots is the number of runs driven at the same time if Config.Slots is not set.
@@ -31,7 +31,7 @@ type Engine interface {
 
 // Drive continues a claimed run until it ends, has to wait, or ctx ends. The cause of ctx is
 // agent.ErrShutdown when the engine stops and agent.ErrFenced when the replica has lost its leases.
-type Drive = func(ctx context.Context, c a2a.Claim) (a2a.Park, error)
+type Drive = func(ctx context.Context, c runs.Claim) (runs.Park, error)
 
 // Next says what happens to a run after it was given up. The zero value is a run that waits for an input only.
 type Next struct {

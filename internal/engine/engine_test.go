@@ -16,9 +16,9 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -56,7 +56,7 @@ func serve(t testing.TB, slots int, drive engine.Drive) *rig {
 // send makes a task and wakes the engine.
 func (r *rig) send(id string) {
 	r.Helper()
-	n := a2a.New{Owner: me, MessageID: id, Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}}
+	n := runs.New{Owner: me, MessageID: id, Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}}
 	if _, _, err := r.Create(context.Background(), n); err != nil {
 		r.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func (r *rig) send(id string) {
 func (r *rig) put(id string) {
 	r.Helper()
 	in := &teamv1.Inbound{Key: "f", Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("f", "more")}}}
-	if _, _, err := r.Put(context.Background(), a2a.Key{Owner: me, ID: id}, in, nil, nil); err != nil {
+	if _, _, err := r.Put(context.Background(), runs.Key{Owner: me, ID: id}, in, nil, nil); err != nil {
 		r.Fatal(err)
 	}
 	r.Wake(id)
@@ -76,7 +76,7 @@ func (r *rig) put(id string) {
 // task is how a task stands.
 func (r *rig) task(id string) *a2av1.Task {
 	r.Helper()
-	t, _, err := r.Task(context.Background(), a2a.Key{Owner: me, ID: id})
+	t, _, err := r.Task(context.Background(), runs.Key{Owner: me, ID: id})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -84,9 +84,9 @@ func (r *rig) task(id string) *a2av1.Task {
 }
 
 // end ends a run.
-func end(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+func end(ctx context.Context, c runs.Claim) (runs.Park, error) {
 	ended := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED}
-	return a2a.Park{Done: true}, c.Journal.Append(ctx, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
+	return runs.Park{Done: true}, c.Journal.Append(ctx, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
 }
 
 func TestEngine(t *testing.T) {
@@ -123,7 +123,7 @@ func pass(d time.Duration) {
 
 func slots(t *testing.T) {
 	var now, most, all atomic.Int32
-	r := serve(t, 3, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r := serve(t, 3, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		if n := now.Add(1); n > most.Load() {
 			most.Store(n)
 		}
@@ -144,7 +144,7 @@ func slots(t *testing.T) {
 
 func sharing(t *testing.T) {
 	var now, all atomic.Int32
-	r := serve(t, 10, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r := serve(t, 10, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		now.Add(1)
 		defer now.Add(-1)
 		if c.Owner == me {
@@ -160,7 +160,7 @@ func sharing(t *testing.T) {
 	if now.Load() != 9 {
 		t.Errorf("%d of 20 slow runs are driven, want 9", now.Load())
 	}
-	n := a2a.New{Owner: "other/bob", MessageID: "x", Accepted: &teamv1.Accepted{TaskId: "x", Agent: "a", Message: agent.UserMessage("x", "do it")}}
+	n := runs.New{Owner: "other/bob", MessageID: "x", Accepted: &teamv1.Accepted{TaskId: "x", Agent: "a", Message: agent.UserMessage("x", "do it")}}
 	if _, _, err := r.Create(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -178,12 +178,12 @@ func sharing(t *testing.T) {
 func parked(t *testing.T) {
 	start := time.Now()
 	var drives []time.Duration
-	r := serve(t, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r := serve(t, 0, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		drives = append(drives, time.Since(start))
 		if len(drives) == 3 {
 			return end(ctx, c)
 		}
-		return a2a.Park{Until: time.Now().Add(time.Hour)}, nil
+		return runs.Park{Until: time.Now().Add(time.Hour)}, nil
 	})
 	r.send("one")
 	pass(3 * time.Hour)
@@ -195,10 +195,10 @@ func parked(t *testing.T) {
 func inputs(t *testing.T) {
 	drives := 0
 	var r *rig
-	r = serve(t, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r = serve(t, 0, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		if drives++; drives == 1 {
 			r.put("one") // after the drive last looked
-			return a2a.Park{}, nil
+			return runs.Park{}, nil
 		}
 		return end(ctx, c)
 	})
@@ -210,9 +210,9 @@ func inputs(t *testing.T) {
 }
 
 func shutdown(t *testing.T) {
-	r := serve(t, 0, func(ctx context.Context, _ a2a.Claim) (a2a.Park, error) {
+	r := serve(t, 0, func(ctx context.Context, _ runs.Claim) (runs.Park, error) {
 		<-ctx.Done()
-		return a2a.Park{}, context.Cause(ctx)
+		return runs.Park{}, context.Cause(ctx)
 	})
 	r.send("one")
 	r.send("two")
@@ -230,7 +230,7 @@ func shutdown(t *testing.T) {
 func panics(t *testing.T) {
 	start := time.Now()
 	var drives []time.Duration
-	r := serve(t, 0, func(context.Context, a2a.Claim) (a2a.Park, error) {
+	r := serve(t, 0, func(context.Context, runs.Claim) (runs.Park, error) {
 		drives = append(drives, time.Since(start))
 		panic("secret")
 	})
@@ -243,7 +243,7 @@ func panics(t *testing.T) {
 	if task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_FAILED {
 		t.Fatalf("task is %v", task)
 	}
-	events, err := r.Events(context.Background(), a2a.Key{Owner: me, ID: "one"}, 1, 10)
+	events, err := r.Events(context.Background(), runs.Key{Owner: me, ID: "one"}, 1, 10)
 	if err != nil || len(events) != 1 {
 		t.Fatalf("on record are %v, %v", events, err)
 	}
@@ -257,15 +257,15 @@ func panics(t *testing.T) {
 
 func errs(t *testing.T) {
 	drives := 0
-	r := serve(t, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r := serve(t, 0, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		drives++
 		switch {
 		case drives == 20:
 			return end(ctx, c)
 		case drives%4 == 0:
-			return a2a.Park{Until: time.Now().Add(time.Second)}, nil
+			return runs.Park{Until: time.Now().Add(time.Second)}, nil
 		}
-		return a2a.Park{}, errors.New("disk")
+		return runs.Park{}, errors.New("disk")
 	})
 	r.send("one")
 	pass(time.Hour)
@@ -275,7 +275,7 @@ func errs(t *testing.T) {
 }
 
 func undone(t *testing.T) {
-	r := serve(t, 0, func(context.Context, a2a.Claim) (a2a.Park, error) { return a2a.Park{Done: true}, nil })
+	r := serve(t, 0, func(context.Context, runs.Claim) (runs.Park, error) { return runs.Park{Done: true}, nil })
 	r.send("one")
 	pass(time.Hour)
 	if s := r.task("one").GetStatus().GetState(); s != a2av1.TaskState_TASK_STATE_FAILED {
@@ -287,12 +287,12 @@ func undone(t *testing.T) {
 func later(t *testing.T) {
 	start := time.Now()
 	var drives []time.Duration
-	r := serve(t, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r := serve(t, 0, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		drives = append(drives, time.Since(start))
 		if len(drives) == 30 {
 			return end(ctx, c) // a replica of the later version
 		}
-		return a2a.Park{}, fmt.Errorf("event 2: %w", a2a.ErrNewer)
+		return runs.Park{}, fmt.Errorf("event 2: %w", runs.ErrNewer)
 	})
 	r.send("one")
 	pass(time.Hour)
@@ -310,12 +310,12 @@ func later(t *testing.T) {
 func lost(t *testing.T) {
 	drives := 0
 	var r *rig
-	r = serve(t, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r = serve(t, 0, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		drives++
 		if _, err := r.Release(ctx, c, time.Now().Add(time.Hour)); err != nil { // as another process would take it
 			t.Error(err)
 		}
-		return a2a.Park{}, c.Journal.Commit(ctx)
+		return runs.Park{}, c.Journal.Commit(ctx)
 	})
 	r.send("one")
 	pass(30 * time.Minute)
@@ -330,7 +330,7 @@ type broken struct {
 	refusals int
 }
 
-func (b *broken) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
+func (b *broken) Claim(ctx context.Context, replica string, room *engine.Room) ([]runs.Claim, time.Time, error) {
 	if b.refusals > 0 {
 		b.refusals--
 		return nil, time.Time{}, errors.New("no connection")
@@ -358,7 +358,7 @@ func refused(t *testing.T) {
 // BenchmarkHandOver is the way from a send to its end.
 func BenchmarkHandOver(b *testing.B) {
 	ended := make(chan struct{})
-	r := serve(b, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r := serve(b, 0, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		p, err := end(ctx, c)
 		ended <- struct{}{}
 		return p, err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // Leases hands out due runs, each to one replica at a time. The stores implement it. It is safe for
@@ -23,19 +23,19 @@ type Leases interface {
 	// replica then claims again when a slot becomes free. next is when to call Claim again unless Wake is called
 	// earlier: the earliest known due time, and for a store that is shared with other processes no
 	// later than its polling interval. The zero time means not before Wake is called.
-	Claim(ctx context.Context, replica string, room *Room) (claims []a2a.Claim, next time.Time, err error)
+	Claim(ctx context.Context, replica string, room *Room) (claims []runs.Claim, next time.Time, err error)
 	// Park releases a claimed run after its drive has returned without an error. A run that is not
 	// done is due at once if its inbox holds an unread input. Park decides that under the same lock
 	// as the arrival of an input, so that none is missed, and returns what it has decided. It returns
 	// agent.ErrFenced if the claim has been lost.
-	Park(ctx context.Context, c a2a.Claim, p a2a.Park) (Next, error)
+	Park(ctx context.Context, c runs.Claim, p runs.Park) (Next, error)
 	// Release releases a claimed run whose drive was stopped or failed. The run is due at the given
 	// time, or at once if that is zero; an input makes it due earlier. It returns agent.ErrFenced
 	// if the claim has been lost.
-	Release(ctx context.Context, c a2a.Claim, at time.Time) (Next, error)
+	Release(ctx context.Context, c runs.Claim, at time.Time) (Next, error)
 	// Suspend releases a claimed run, which is not due again until an input arrives for it. Until
 	// then, readers of its task see the reason.
-	Suspend(ctx context.Context, c a2a.Claim, reason string) error
+	Suspend(ctx context.Context, c runs.Claim, reason string) error
 	// Ready returns nil, or why the store accepts no writes at present.
 	Ready() error
 }

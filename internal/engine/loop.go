@@ -8,7 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -118,7 +118,7 @@ func (e *Loop) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wait
 const claiming = "claim"
 
 // ask claims runs. It has a timeout, because a store that hangs must not block the engine.
-func (e *Loop) ask(ctx context.Context, room *Room) ([]a2a.Claim, time.Time, error) {
+func (e *Loop) ask(ctx context.Context, room *Room) ([]runs.Claim, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	return e.Leases.Claim(ctx, e.Replica, room)
@@ -142,7 +142,7 @@ func (e *Loop) free() (*Room, context.Context) {
 
 // take gives slots to claimed runs. If more is true, further runs may be due, and the next free slot
 // causes another claim.
-func (e *Loop) take(claims []a2a.Claim, more bool) {
+func (e *Loop) take(claims []runs.Claim, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range claims {
@@ -156,7 +156,7 @@ func (e *Loop) take(claims []a2a.Claim, more bool) {
 
 // done frees the slot of a run, and signals the engine if the run is due again at a time, or if other due runs
 // may be waiting for a slot. It signals once, because each signal costs a claim.
-func (e *Loop) done(c a2a.Claim, next Next) {
+func (e *Loop) done(c runs.Claim, next Next) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.room.Give(c.Owner)

@@ -10,9 +10,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // shared is a store like one that replicas share, and that can be out of reach.
@@ -34,21 +34,21 @@ func (s *shared) Beat(context.Context, string) error {
 	return nil
 }
 
-func (s *shared) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
+func (s *shared) Claim(ctx context.Context, replica string, room *engine.Room) ([]runs.Claim, time.Time, error) {
 	if s.out.Load() {
 		return nil, time.Time{}, errOut
 	}
 	return s.Store.Claim(ctx, replica, room)
 }
 
-func (s *shared) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (engine.Next, error) {
+func (s *shared) Park(ctx context.Context, c runs.Claim, p runs.Park) (engine.Next, error) {
 	if s.out.Load() {
-		return engine.Next{}, errors.Join(a2a.ErrStorage, errOut)
+		return engine.Next{}, errors.Join(runs.ErrStorage, errOut)
 	}
 	return s.Store.Park(ctx, c, p)
 }
 
-func (s *shared) Release(ctx context.Context, c a2a.Claim, at time.Time) (engine.Next, error) {
+func (s *shared) Release(ctx context.Context, c runs.Claim, at time.Time) (engine.Next, error) {
 	if s.out.Load() {
 		return engine.Next{}, errOut
 	}
@@ -98,13 +98,13 @@ func unheard(t *testing.T) {
 	start := time.Now()
 	var lost time.Duration
 	drives := 0
-	r, s := serveShared(t, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r, s := serveShared(t, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		if drives++; drives > 1 {
 			return end(ctx, c)
 		}
 		<-ctx.Done()
 		lost = time.Since(start)
-		return a2a.Park{}, context.Cause(ctx)
+		return runs.Park{}, context.Cause(ctx)
 	})
 	r.send("one")
 	pass(6 * time.Second) // one beat came through, at 5 s
@@ -124,10 +124,10 @@ func outage(t *testing.T) {
 	drives := 0
 	var r *rig
 	var s *shared
-	r, s = serveShared(t, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	r, s = serveShared(t, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		if drives++; s.out.Load() || drives == 1 {
 			s.out.Store(true)
-			return a2a.Park{}, errors.Join(a2a.ErrStorage, errOut)
+			return runs.Park{}, errors.Join(runs.ErrStorage, errOut)
 		}
 		return end(ctx, c)
 	})
@@ -141,9 +141,9 @@ func outage(t *testing.T) {
 }
 
 func stopped(t *testing.T) {
-	r, s := serveShared(t, func(ctx context.Context, _ a2a.Claim) (a2a.Park, error) {
+	r, s := serveShared(t, func(ctx context.Context, _ runs.Claim) (runs.Park, error) {
 		<-ctx.Done()
-		return a2a.Park{}, context.Cause(ctx)
+		return runs.Park{}, context.Cause(ctx)
 	})
 	r.send("one")
 	synctest.Wait()

@@ -15,22 +15,23 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // A run that its record stops each time is not tried for ever: its task says so, and
 // what comes for it has it tried again.
 func TestS_49_ARunThatCannotBeStartedIsParked(t *testing.T) {
-	for name, stop := range map[string]error{"lost": agent.ErrFenced, "not recorded": a2a.ErrStorage} {
+	for name, stop := range map[string]error{"lost": agent.ErrFenced, "not recorded": runs.ErrStorage} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				drives, broken := 0, true
-				r := serve(t, 0, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+				r := serve(t, 0, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 					if drives++; broken {
-						return a2a.Park{}, fmt.Errorf("epoch %d: %w", c.Epoch, stop)
+						return runs.Park{}, fmt.Errorf("epoch %d: %w", c.Epoch, stop)
 					}
 					return end(ctx, c)
 				})
@@ -40,7 +41,7 @@ func TestS_49_ARunThatCannotBeStartedIsParked(t *testing.T) {
 				if text := agent.Text(status.GetMessage()); drives != 10 || !strings.Contains(text, "parked") || !strings.Contains(text, "10 times") || !strings.Contains(text, "message") {
 					t.Errorf("after %d drives the task says %q", drives, text)
 				}
-				if run := a2a.RunOf(r.task("one").GetMetadata()); len(run.GetWarnings()) != 1 {
+				if run := project.RunOf(r.task("one").GetMetadata()); len(run.GetWarnings()) != 1 {
 					t.Errorf("its metadata says %v", run)
 				}
 				if n := r.logs.FilterMessageSnippet("run is parked").Len(); n != 1 || r.logs.Len() > 4 {
@@ -67,9 +68,9 @@ func TestS_49_AnOutageParksNoRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- r.Serve(ctx, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+			done <- r.Serve(ctx, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 				if drives++; s.out.Load() {
-					return a2a.Park{}, a2a.ErrStorage
+					return runs.Park{}, runs.ErrStorage
 				}
 				return end(ctx, c)
 			})

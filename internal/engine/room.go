@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // Shares says how accounts share the slots of replicas. It is safe for concurrent use, and its methods
@@ -126,7 +126,7 @@ func (r *Room) Divide(most map[string]int) map[string]int {
 
 // Take gives a slot to a run of an owner.
 func (r *Room) Take(owner string) {
-	account := a2a.AccountOf(owner)
+	account := identity.AccountOf(owner)
 	r.free--
 	r.held[account]++
 	r.each[owner]++
@@ -137,7 +137,7 @@ func (r *Room) Take(owner string) {
 
 // Give frees a slot that an owner holds.
 func (r *Room) Give(owner string) {
-	account := a2a.AccountOf(owner)
+	account := identity.AccountOf(owner)
 	r.free++
 	if r.held[account]--; r.held[account] <= 0 {
 		delete(r.held, account)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // Runs is the part of a store for engines that let another service schedule runs. The store remains the truth: it says
@@ -14,11 +14,11 @@ type Runs interface {
 	// Journal, and next says when to ask again: when the run is due, when the lease that it is held under may be over,
 	// or soon, if the replica has not applied the current halts. A run whose account may have no more runs driven is
 	// returned by TakeDue again, and next waits for that.
-	ClaimRun(ctx context.Context, replica, root string, room *Room) (c a2a.Claim, next Next, err error)
+	ClaimRun(ctx context.Context, replica, root string, room *Room) (c runs.Claim, next Next, err error)
 	// TakeDue returns up to limit runs that are due and that no replica has, each once since it became due, and
 	// to one caller; the longest due first. It first makes the runs due that replicas hold whose leases are over. Of
 	// accounts for which the number of running runs is limited, it returns as many as room lets run.
-	TakeDue(ctx context.Context, room *Room, limit int) ([]a2a.Key, error)
+	TakeDue(ctx context.Context, room *Room, limit int) ([]runs.Key, error)
 	// ReturnDue has TakeDue return runs again.
 	ReturnDue(ctx context.Context, roots []string) error
 	// Scheduled has TakeDue leave out a run that is due at a time, because the service knows that time.

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -62,7 +62,7 @@ func (e *Settler) Stop() { close(e.stopping) }
 
 // Drive drives a claimed run and then parks, releases, suspends or ends it, depending on the result. ctx is that of
 // Tenure at the time of the claim.
-func (e *Settler) Drive(ctx context.Context, c a2a.Claim, drive Drive) (next Next) {
+func (e *Settler) Drive(ctx context.Context, c runs.Claim, drive Drive) (next Next) {
 	began := time.Now()
 	park, err := e.safely(ctx, c, drive)
 	if err == nil {
@@ -74,11 +74,11 @@ func (e *Settler) Drive(ctx context.Context, c a2a.Claim, drive Drive) (next Nex
 		return next
 	case errors.Is(err, agent.ErrFenced):
 		return e.stopped(ctx, c, began, "run was lost", "its journal does not accept new events", err)
-	case errors.Is(err, a2a.ErrStorage):
+	case errors.Is(err, runs.ErrStorage):
 		return e.stopped(ctx, c, began, "run stopped: the store does not accept events", "the store does not accept its events", err)
 	case errors.Is(context.Cause(ctx), agent.ErrShutdown):
 		return e.release(ctx, c, time.Time{})
-	case errors.Is(err, a2a.ErrNewer):
+	case errors.Is(err, runs.ErrNewer):
 		return e.releaseToNewer(ctx, c, err)
 	default:
 		return e.failed(ctx, c, err)
@@ -87,7 +87,7 @@ func (e *Settler) Drive(ctx context.Context, c a2a.Claim, drive Drive) (next Nex
 
 // stopped releases a run whose drive was stopped by the store or by another owner. A run that is
 // stopped repeatedly, while the store works for other runs, is parked with a reason.
-func (e *Settler) stopped(ctx context.Context, c a2a.Claim, began time.Time, what, why string, err error) Next {
+func (e *Settler) stopped(ctx context.Context, c runs.Claim, began time.Time, what, why string, err error) Next {
 	n := e.countStop(c.Root, time.Since(began) >= progress)
 	e.rarely(c.Root+what, func(skipped int) {
 		e.Log.Warn(what, zap.String("task", c.Root), zap.Int64("epoch", c.Epoch), zap.Int("times", n), zap.Int("not_logged", skipped), zap.Error(err))
@@ -100,7 +100,7 @@ func (e *Settler) stopped(ctx context.Context, c a2a.Claim, began time.Time, wha
 
 // releaseToNewer releases a run that only a later version of the program can drive. Replicas of that version
 // claim it between the attempts of this one, which become rarer.
-func (e *Settler) releaseToNewer(ctx context.Context, c a2a.Claim, err error) Next {
+func (e *Settler) releaseToNewer(ctx context.Context, c runs.Claim, err error) Next {
 	n := e.countStop(c.Root, false)
 	e.rarely(c.Root+"newer", func(skipped int) {
 		e.Log.Warn("run released: it needs a later version of team-server", zap.String("task", c.Root), zap.Int("not_logged", skipped), zap.Error(err))
@@ -109,7 +109,7 @@ func (e *Settler) releaseToNewer(ctx context.Context, c a2a.Claim, err error) Ne
 }
 
 // suspend parks a run with a reason for its readers, and reports whether that succeeded.
-func (e *Settler) suspend(ctx context.Context, c a2a.Claim, n int, why string, cause error) bool {
+func (e *Settler) suspend(ctx context.Context, c runs.Claim, n int, why string, cause error) bool {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	reason := fmt.Sprintf("The task is parked, because running it failed %d times in a row: %s. "+
@@ -125,7 +125,7 @@ func (e *Settler) suspend(ctx context.Context, c a2a.Claim, n int, why string, c
 }
 
 // safely calls drive and turns a panic into an error, which it logs with the stack.
-func (e *Settler) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2a.Park, err error) {
+func (e *Settler) safely(ctx context.Context, c runs.Claim, drive Drive) (park runs.Park, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.Log.Error("panic while driving a run", zap.String("task", c.Root), zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
@@ -137,7 +137,7 @@ func (e *Settler) safely(ctx context.Context, c a2a.Claim, drive Drive) (park a2
 
 // failed schedules another attempt for a run whose drive failed. After more than maxFailures
 // failures in a row it ends the run, or parks it if the end cannot be recorded either.
-func (e *Settler) failed(ctx context.Context, c a2a.Claim, err error) Next {
+func (e *Settler) failed(ctx context.Context, c runs.Claim, err error) Next {
 	n := e.count(c.Root)
 	if n <= maxStops {
 		e.Log.Error("driving a run failed", zap.String("task", c.Root), zap.Int("times", n), zap.Error(err))
@@ -153,13 +153,13 @@ func (e *Settler) failed(ctx context.Context, c a2a.Claim, err error) Next {
 }
 
 // end records that a run that cannot be driven has failed, and reports whether that succeeded.
-func (e *Settler) end(ctx context.Context, c a2a.Claim, cause error) bool {
+func (e *Settler) end(ctx context.Context, c runs.Claim, cause error) bool {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	ended := &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_FAILED, Error: agent.AsError(cause).Proto()}
 	err := c.Journal.Append(settle, &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: ended}})
 	switch {
-	case errors.Is(err, a2a.ErrTerminal):
+	case errors.Is(err, runs.ErrTerminal):
 		err = nil // the run ended before its drive failed
 	case err == nil && e.Ended != nil:
 		e.Ended(settle)
@@ -168,7 +168,7 @@ func (e *Settler) end(ctx context.Context, c a2a.Claim, cause error) bool {
 		err = c.Journal.Commit(settle)
 	}
 	if err == nil {
-		_, err = e.Leases.Park(settle, c, a2a.Park{Done: true})
+		_, err = e.Leases.Park(settle, c, runs.Park{Done: true})
 	}
 	if err != nil {
 		e.rarely(c.Root+"end", func(int) { e.Log.Error("cannot end a run", zap.String("task", c.Root), zap.Error(err)) })
@@ -177,13 +177,13 @@ func (e *Settler) end(ctx context.Context, c a2a.Claim, cause error) bool {
 }
 
 // park releases a run whose drive returned without an error. A store that does not answer in time
-// is reported as a2a.ErrStorage, so that it does not count as a failure of the run.
-func (e *Settler) park(ctx context.Context, c a2a.Claim, p a2a.Park) (Next, error) {
+// is reported as runs.ErrStorage, so that it does not count as a failure of the run.
+func (e *Settler) park(ctx context.Context, c runs.Claim, p runs.Park) (Next, error) {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	next, err := e.Leases.Park(settle, c, p)
 	if err != nil && settle.Err() != nil {
-		return Next{}, fmt.Errorf("park %s: %w: %w", c.Root, a2a.ErrStorage, err)
+		return Next{}, fmt.Errorf("park %s: %w: %w", c.Root, runs.ErrStorage, err)
 	}
 	return next, err
 }
@@ -191,7 +191,7 @@ func (e *Settler) park(ctx context.Context, c a2a.Claim, p a2a.Park) (Next, erro
 // release makes a claimed run due again at a time. It repeats a failed call until the engine stops:
 // without it the store assigns the run to this replica until the replica's lease expires. Next is when that is over,
 // or when the lease of another replica that has the run may be.
-func (e *Settler) release(ctx context.Context, c a2a.Claim, at time.Time) Next {
+func (e *Settler) release(ctx context.Context, c runs.Claim, at time.Time) Next {
 	for {
 		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		next, err := e.Leases.Release(settle, c, at)

@@ -9,9 +9,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // slow is a store that answers late: what it is asked for ends with its context.
@@ -21,7 +21,7 @@ type slow struct {
 	claimed       atomic.Int64
 }
 
-func (s *slow) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
+func (s *slow) Claim(ctx context.Context, replica string, room *engine.Room) ([]runs.Claim, time.Time, error) {
 	if s.claims.Add(-1) >= 0 {
 		<-ctx.Done()
 		return nil, time.Time{}, ctx.Err()
@@ -30,7 +30,7 @@ func (s *slow) Claim(ctx context.Context, replica string, room *engine.Room) ([]
 	return s.Store.Claim(ctx, replica, room)
 }
 
-func (s *slow) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (engine.Next, error) {
+func (s *slow) Park(ctx context.Context, c runs.Claim, p runs.Park) (engine.Next, error) {
 	if s.parks.Add(-1) >= 0 {
 		<-ctx.Done()
 		return engine.Next{}, ctx.Err()
@@ -58,9 +58,9 @@ func TestA_16_AClaimThatIsNotAnsweredIsGivenUp(t *testing.T) {
 		s := &slow{Store: memstore.Open(t)}
 		s.claims.Store(1)
 		var drives atomic.Int64
-		r := serveSlow(t, s, func(context.Context, a2a.Claim) (a2a.Park, error) {
+		r := serveSlow(t, s, func(context.Context, runs.Claim) (runs.Park, error) {
 			drives.Add(1)
-			return a2a.Park{}, nil
+			return runs.Park{}, nil
 		})
 		r.send("one")
 		time.Sleep(time.Minute)
@@ -75,7 +75,7 @@ func TestA_16_ParksThatAreNotAnsweredEndNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{Store: memstore.Open(t)}
 		s.parks.Store(6)
-		r := serveSlow(t, s, func(context.Context, a2a.Claim) (a2a.Park, error) { return a2a.Park{}, nil })
+		r := serveSlow(t, s, func(context.Context, runs.Claim) (runs.Park, error) { return runs.Park{}, nil })
 		r.send("one")
 		time.Sleep(5 * time.Minute)
 		if left := s.parks.Load(); left >= 0 {

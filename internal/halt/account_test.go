@@ -12,9 +12,10 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/internal/halt/inforce"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -32,7 +33,7 @@ func (crowded) HaltsBehind(context.Context, int64, string) ([]string, error) {
 // canceled says that all tasks were canceled.
 type canceled struct{}
 
-func (canceled) Halted(_ context.Context, k a2a.Key) (*teamv1.HaltedTask, error) {
+func (canceled) Halted(_ context.Context, k runs.Key) (*teamv1.HaltedTask, error) {
 	return &teamv1.HaltedTask{TaskId: k.ID, Owner: k.Owner, State: teamv1.HaltedState_HALTED_STATE_CANCELED}, nil
 }
 
@@ -53,8 +54,8 @@ func serve(s halt.Store) *halt.Service {
 	return halt.NewService(halt.Config{Store: s, Keeper: k, Tasks: canceled{}, Names: ofAcme{}, Clock: time.Now})
 }
 
-func as(t *testing.T, owner string, p a2a.Permissions) context.Context {
-	return a2a.WithCaller(t.Context(), a2a.Caller{Account: a2a.AccountOf(owner), Principal: owner[len(a2a.AccountOf(owner))+1:], Permissions: p})
+func as(t *testing.T, owner string, p identity.Permissions) context.Context {
+	return identity.WithCaller(t.Context(), identity.Caller{Account: identity.AccountOf(owner), Principal: owner[len(identity.AccountOf(owner))+1:], Permissions: p})
 }
 
 func isDenied(err error) bool {
@@ -65,7 +66,7 @@ func isDenied(err error) bool {
 // TestT_09_HaltsOfTheOperator: callers of an account can neither end nor replace a halt of it that an
 // administrator or the server itself has given, and can those of each other.
 func TestT_09_HaltsOfTheOperator(t *testing.T) {
-	const halting = a2a.PermissionHalt
+	const halting = identity.PermissionHalt
 	for _, subject := range []*teamv1.HaltRequest{
 		{Kind: teamv1.HaltKind_HALT_KIND_ACCOUNT, Name: "acme"},
 		{Kind: teamv1.HaltKind_HALT_KIND_OWNER, Name: "acme/ann"},
@@ -91,7 +92,7 @@ func TestT_09_HaltsOfTheOperator(t *testing.T) {
 					t.Errorf("halts %v, %v", snap.Halts, err)
 				}
 			}
-			admin, ann, bob := as(t, "acme/root", a2a.EveryPermission), as(t, "acme/ann", halting), as(t, "acme/bob", halting)
+			admin, ann, bob := as(t, "acme/root", identity.EveryPermission), as(t, "acme/ann", halting), as(t, "acme/bob", halting)
 			if err := put(admin, "abuse"); err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,7 @@ func TestT_09_HaltsOfTheOperator(t *testing.T) {
 func TestT_09_ReceiptOfAnAccount(t *testing.T) {
 	s := serve(crowded{memstore.Open(t)})
 	req := &teamv1.HaltRequest{Kind: teamv1.HaltKind_HALT_KIND_TEAM, Name: "crew", Reason: "x"}
-	short, cancel := context.WithTimeout(as(t, "acme/ann", a2a.PermissionHalt), time.Second/2)
+	short, cancel := context.WithTimeout(as(t, "acme/ann", identity.PermissionHalt), time.Second/2)
 	defer cancel()
 	resp, err := s.Halt(short, req)
 	if err != nil || len(resp.GetTasks()) != 1 || resp.GetTasks()[0].GetOwner() != "acme/ann" || resp.GetTotal() != 2 {
@@ -146,22 +147,22 @@ func TestT_09_ReceiptOfAnAccount(t *testing.T) {
 	if !slices.Equal(resp.GetStragglers(), []string{"replica 1"}) {
 		t.Errorf("the account got the stragglers %v", resp.GetStragglers())
 	}
-	short, cancel = context.WithTimeout(as(t, "ops/root", a2a.EveryPermission), time.Second/2)
+	short, cancel = context.WithTimeout(as(t, "ops/root", identity.EveryPermission), time.Second/2)
 	defer cancel()
 	if resp, err := s.Halt(short, req); err != nil || len(resp.GetTasks()) != 2 || !slices.Equal(resp.GetStragglers(), []string{"host-7"}) {
 		t.Errorf("the administrator got %v, %v", resp, err)
 	}
-	list, err := s.ListHalts(as(t, "acme/ann", a2a.PermissionHalt), nil)
+	list, err := s.ListHalts(as(t, "acme/ann", identity.PermissionHalt), nil)
 	if err != nil || len(list.GetHalts()) != 1 || list.GetHalts()[0].GetBy() != "" {
 		t.Errorf("the account got the list %v, %v", list, err)
 	}
 	req = &teamv1.HaltRequest{Kind: teamv1.HaltKind_HALT_KIND_MODEL, Name: "m", Reason: "x"}
-	if _, err := s.Halt(as(t, "acme/ann", a2a.PermissionHalt), req); !isDenied(err) {
+	if _, err := s.Halt(as(t, "acme/ann", identity.PermissionHalt), req); !isDenied(err) {
 		t.Errorf("a model of another name: %v", err)
 	}
 }
 
-func (canceled) Using(context.Context, a2a.Key, teamv1.HaltKind, []string) ([]string, error) {
+func (canceled) Using(context.Context, runs.Key, teamv1.HaltKind, []string) ([]string, error) {
 	return nil, nil
 }
 

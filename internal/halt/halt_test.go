@@ -13,9 +13,11 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/internal/halt/inforce"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 )
 
 // shared is a store that has a second replica, which is behind until it is caught up.
@@ -58,8 +60,8 @@ func (s *shared) acks() []int64 {
 // nothing is what became of tasks, of which there are none.
 type nothing struct{}
 
-func (nothing) Halted(context.Context, a2a.Key) (*teamv1.HaltedTask, error) {
-	return nil, a2a.TaskNotFound("")
+func (nothing) Halted(context.Context, runs.Key) (*teamv1.HaltedTask, error) {
+	return nil, a2aerror.TaskNotFound("")
 }
 
 // rig is a service on a shared store, with its keeper.
@@ -77,7 +79,7 @@ func newRig(t *testing.T) *rig {
 	halts := inforce.New()
 	k := halt.NewKeeper(s, halts, "this", func() {}, zap.NewNop())
 	return &rig{
-		T: t, store: s, halts: halts, keeper: k, ctx: a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.EveryPermission}),
+		T: t, store: s, halts: halts, keeper: k, ctx: identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann", Permissions: identity.EveryPermission}),
 		service: halt.NewService(halt.Config{Store: s, Keeper: k, Tasks: nothing{}, Clock: time.Now}),
 	}
 }
@@ -127,7 +129,7 @@ func TestKeeper_Run(t *testing.T) {
 		running.Go(func() { r.keeper.Run(ctx) })
 		defer running.Wait()
 		defer cancel()
-		r.store.broken = a2a.ErrStorage
+		r.store.broken = runs.ErrStorage
 		h := &teamv1.Halt{Kind: teamv1.HaltKind_HALT_KIND_SERVER, Reason: "x"}
 		if err := r.store.Halt(t.Context(), h, nil); err != nil {
 			t.Fatal(err)
@@ -179,6 +181,6 @@ func TestService_Waits(t *testing.T) {
 	}
 }
 
-func (nothing) Using(context.Context, a2a.Key, teamv1.HaltKind, []string) ([]string, error) {
+func (nothing) Using(context.Context, runs.Key, teamv1.HaltKind, []string) ([]string, error) {
 	return nil, nil
 }

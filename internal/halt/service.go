@@ -18,7 +18,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/halt/inforce"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -54,10 +56,10 @@ type Config struct {
 	Keeper *Keeper
 	// Tasks tells what became of tasks.
 	Tasks interface {
-		Halted(ctx context.Context, k a2a.Key) (*teamv1.HaltedTask, error)
+		Halted(ctx context.Context, k runs.Key) (*teamv1.HaltedTask, error)
 		// Using returns the ids of the steps of a task that use a subject of a kind with one of the names and have
 		// not ended, or have ended because it is halted.
-		Using(ctx context.Context, k a2a.Key, kind teamv1.HaltKind, names []string) ([]string, error)
+		Using(ctx context.Context, k runs.Key, kind teamv1.HaltKind, names []string) ([]string, error)
 	}
 	// Names are the names that may be halted; nil means any.
 	Names Names
@@ -80,7 +82,7 @@ func NewService(c Config) *Service {
 
 // Halt implements HaltService.
 func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.HaltResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 	h := &teamv1.Halt{
 		Kind: req.GetKind(), Name: req.GetName(), Account: made, Reason: strings.TrimSpace(req.GetReason()), Pause: req.GetPause(),
 		By: who.Owner(), At: timestamppb.New(s.c.Clock()),
-		ByAccount: !who.May(a2a.PermissionAdmin),
+		ByAccount: !who.May(identity.PermissionAdmin),
 	}
 	changed, stop := s.c.Store.WatchHalts()
 	defer stop()
@@ -109,19 +111,19 @@ func (s *Service) Halt(ctx context.Context, req *teamv1.HaltRequest) (*teamv1.Ha
 	s.c.Log.Warn("halted", zap.String("subject", inforce.Describe(h)), zap.String("by", h.GetBy()), zap.String("reason", h.GetReason()), zap.Bool("pause", h.GetPause()))
 	held, err := s.c.Store.HeldBehind(ctx, h.GetVersion(), s.c.Keeper.replica, maxTasks)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	resp := &teamv1.HaltResponse{Halt: h}
 	if resp.Stragglers, err = s.await(ctx, h.GetVersion(), changed); err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	if err := s.recordFrozen(context.WithoutCancel(ctx), h, held); err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	if err := s.receipt(ctx, who, resp); err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
-	if !who.May(a2a.PermissionAdmin) {
+	if !who.May(identity.PermissionAdmin) {
 		for i := range resp.GetStragglers() {
 			resp.Stragglers[i] = fmt.Sprintf("replica %d", i+1) // their names are of the server
 		}
@@ -143,24 +145,24 @@ func storeError(err error) error {
 	if refused := (*agent.Error)(nil); errors.As(err, &refused) && refused.Reason == agent.ReasonPermissionDenied {
 		return refused // by a May
 	}
-	return a2a.StoreError("", err)
+	return runs.StoreError("", err)
 }
 
 // mayChange allows a caller who may not administer the server to end or replace only halts that such a
 // caller of the same account has given.
-func mayChange(who a2a.Caller) May {
+func mayChange(who identity.Caller) May {
 	return func(present *teamv1.Halt) error {
-		if present == nil || who.May(a2a.PermissionAdmin) || present.GetByAccount() && a2a.AccountOf(present.GetBy()) == who.Account {
+		if present == nil || who.May(identity.PermissionAdmin) || present.GetByAccount() && identity.AccountOf(present.GetBy()) == who.Account {
 			return nil
 		}
-		return a2a.Denied(a2a.PermissionAdmin)
+		return identity.Denied(identity.PermissionAdmin)
 	}
 }
 
 // checkRequest returns INVALID_REQUEST with everything that is wrong with a request, except for a name
 // that is unknown.
 func checkRequest(req *teamv1.HaltRequest) error {
-	var faults a2a.Faults
+	var faults a2aerror.Faults
 	checkSubject(&faults, req)
 	switch n := utf8.RuneCountInString(strings.TrimSpace(req.GetReason())); {
 	case n == 0:
@@ -173,7 +175,7 @@ func checkRequest(req *teamv1.HaltRequest) error {
 
 // checkName returns INVALID_REQUEST if the name of a request is unknown, or belongs to another account than made.
 func (s *Service) checkName(ctx context.Context, req *teamv1.HaltRequest, made string) error {
-	var faults a2a.Faults
+	var faults a2aerror.Faults
 	if s.c.Names == nil || req.GetAllowUnknown() {
 		return nil
 	}
@@ -202,12 +204,12 @@ func isMade(kind teamv1.HaltKind) bool {
 
 // mayHalt returns PERMISSION_DENIED if a caller may not halt a subject, which the account made has made. Callers who
 // may not administer the server may halt their own account, its owners, and the teams and agents that it has made.
-func mayHalt(who a2a.Caller, kind teamv1.HaltKind, name, made string) error {
-	if who.May(a2a.PermissionAdmin) || kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && name == who.Account ||
-		kind == teamv1.HaltKind_HALT_KIND_OWNER && a2a.AccountOf(name) == who.Account || isMade(kind) && made == who.Account {
+func mayHalt(who identity.Caller, kind teamv1.HaltKind, name, made string) error {
+	if who.May(identity.PermissionAdmin) || kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && name == who.Account ||
+		kind == teamv1.HaltKind_HALT_KIND_OWNER && identity.AccountOf(name) == who.Account || isMade(kind) && made == who.Account {
 		return nil
 	}
-	return a2a.Denied(a2a.PermissionAdmin)
+	return identity.Denied(identity.PermissionAdmin)
 }
 
 // subject names what to halt or to resume.
@@ -218,22 +220,22 @@ type subject interface {
 }
 
 // checkSubject adds the faults of a subject.
-func checkSubject(faults *a2a.Faults, of subject) {
+func checkSubject(faults *a2aerror.Faults, of subject) {
 	kind, name := of.GetKind(), of.GetName()
 	server := kind == teamv1.HaltKind_HALT_KIND_SERVER
 	switch made := of.GetAccount(); {
 	case made != "" && !isMade(kind):
 		faults.Add("account", "is only for a team or an agent")
-	case made != "" && !a2a.ValidAccount(made):
-		faults.Add("account", "must be an account: %s", a2a.AccountRule)
+	case made != "" && !identity.ValidAccount(made):
+		faults.Add("account", "must be an account: %s", identity.AccountRule)
 	}
 	switch _, known := teamv1.HaltKind_name[int32(kind)]; {
 	case !known || kind == teamv1.HaltKind_HALT_KIND_UNSPECIFIED:
 		faults.Add("kind", "is required; use HALT_KIND_SERVER, _ACCOUNT, _OWNER, _TEAM, _AGENT, _MODEL or _TOOL")
 	case server && name != "":
 		faults.Add("name", "must be empty for the server; halt a team, an agent, a model, a tool or an account by its name")
-	case kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && !a2a.ValidAccount(name):
-		faults.Add("name", "must be an account: %s", a2a.AccountRule)
+	case kind == teamv1.HaltKind_HALT_KIND_ACCOUNT && !identity.ValidAccount(name):
+		faults.Add("name", "must be an account: %s", identity.AccountRule)
 	case !server && (name == "" || utf8.RuneCountInString(name) > maxName):
 		faults.Add("name", "must have 1 to %d characters", maxName)
 	}
@@ -307,8 +309,8 @@ func (s *Service) recordFrozen(ctx context.Context, h *teamv1.Halt, held []Held)
 		if slices.Contains(applied, run.Replica) {
 			continue
 		}
-		ids, err := s.c.Tasks.Using(ctx, a2a.Key{Owner: run.Owner, ID: run.ID}, h.GetKind(), names)
-		if err != nil && !a2a.IsNotFound(err) {
+		ids, err := s.c.Tasks.Using(ctx, runs.Key{Owner: run.Owner, ID: run.ID}, h.GetKind(), names)
+		if err != nil && !a2aerror.IsNotFound(err) {
 			return err
 		}
 		for _, id := range ids {
@@ -320,7 +322,7 @@ func (s *Service) recordFrozen(ctx context.Context, h *teamv1.Halt, held []Held)
 
 // receipt adds what the halt has stopped to a response, once it has stopped or ctx has ended. Callers
 // who may not administer the server see the tasks of their account; others only count.
-func (s *Service) receipt(ctx context.Context, who a2a.Caller, resp *teamv1.HaltResponse) error {
+func (s *Service) receipt(ctx context.Context, who identity.Caller, resp *teamv1.HaltResponse) error {
 	reading := context.WithoutCancel(ctx)
 	if err := s.c.Store.ReachRuns(reading, resp.GetHalt()); err != nil {
 		return err
@@ -332,12 +334,12 @@ func (s *Service) receipt(ctx context.Context, who a2a.Caller, resp *teamv1.Halt
 	}
 	resp.Total = int32(total) //nolint:gosec // far fewer
 	for _, t := range tasks {
-		if !who.May(a2a.PermissionAdmin) && a2a.AccountOf(t.Owner) != who.Account {
+		if !who.May(identity.PermissionAdmin) && identity.AccountOf(t.Owner) != who.Account {
 			continue
 		}
 		one, err := s.stopped(ctx, t, resp.GetHalt())
 		switch {
-		case a2a.IsNotFound(err): // it has been deleted since
+		case a2aerror.IsNotFound(err): // it has been deleted since
 			resp.Total--
 		case err != nil:
 			s.c.Log.Warn("cannot read what a halt has stopped", zap.String("task", t.ID), zap.Error(err))
@@ -353,7 +355,7 @@ func (s *Service) receipt(ctx context.Context, who a2a.Caller, resp *teamv1.Halt
 // has stopped only if the halt pauses tasks.
 func (s *Service) stopped(ctx context.Context, t Task, by *teamv1.Halt) (*teamv1.HaltedTask, error) {
 	for n := 1; ; n++ {
-		one, err := s.c.Tasks.Halted(context.WithoutCancel(ctx), a2a.Key{Owner: t.Owner, ID: t.ID})
+		one, err := s.c.Tasks.Halted(context.WithoutCancel(ctx), runs.Key{Owner: t.Owner, ID: t.ID})
 		if one.GetState() == teamv1.HaltedState_HALTED_STATE_PAUSED && !by.GetPause() {
 			one.State = teamv1.HaltedState_HALTED_STATE_STOPPING
 		}
@@ -375,11 +377,11 @@ func (s *Service) stopped(ctx context.Context, t Task, by *teamv1.Halt) (*teamv1
 
 // Resume implements HaltService.
 func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv1.ResumeResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var faults a2a.Faults
+	var faults a2aerror.Faults
 	checkSubject(&faults, req)
 	if err := faults.Err(); err != nil {
 		return nil, err
@@ -401,7 +403,7 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 	}
 	s.c.Log.Warn("resumed", zap.String("subject", inforce.Describe(h)), zap.String("by", who.Owner()))
 	if err := s.c.Keeper.Refresh(ctx); err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	return &teamv1.ResumeResponse{Halt: h}, nil
 }
@@ -409,17 +411,17 @@ func (s *Service) Resume(ctx context.Context, req *teamv1.ResumeRequest) (*teamv
 // halted returns the account that has made the team or agent to resume. Without the name of an account that is the
 // caller's or, if the caller may administer the server, that of the only halt of the name or else the one that has made
 // the present one.
-func (s *Service) halted(ctx context.Context, who a2a.Caller, req *teamv1.ResumeRequest) (string, error) {
+func (s *Service) halted(ctx context.Context, who identity.Caller, req *teamv1.ResumeRequest) (string, error) {
 	made := s.accountOf(req.GetKind(), req.GetName())
 	switch {
 	case req.GetAccount() != "" || !isMade(req.GetKind()):
 		return req.GetAccount(), nil
-	case !who.May(a2a.PermissionAdmin):
+	case !who.May(identity.PermissionAdmin):
 		return who.Account, nil
 	}
 	snap, err := s.c.Store.Halts(ctx)
 	if err != nil {
-		return "", a2a.StoreError("", err)
+		return "", runs.StoreError("", err)
 	}
 	of := slices.DeleteFunc(slices.Clone(snap.Halts), func(h *teamv1.Halt) bool { return h.GetKind() != req.GetKind() || h.GetName() != req.GetName() })
 	if len(of) == 1 {
@@ -430,19 +432,19 @@ func (s *Service) halted(ctx context.Context, who a2a.Caller, req *teamv1.Resume
 
 // ListHalts implements HaltService.
 func (s *Service) ListHalts(ctx context.Context, _ *teamv1.ListHaltsRequest) (*teamv1.ListHaltsResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
 	snap, err := s.c.Store.Halts(ctx)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	halts := slices.DeleteFunc(slices.Clone(snap.Halts), func(h *teamv1.Halt) bool {
 		return h.GetKind() != teamv1.HaltKind_HALT_KIND_SERVER && mayHalt(who, h.GetKind(), h.GetName(), h.GetAccount()) != nil
 	})
 	for i, h := range halts {
-		if !who.May(a2a.PermissionAdmin) && a2a.AccountOf(h.GetBy()) != who.Account {
+		if !who.May(identity.PermissionAdmin) && identity.AccountOf(h.GetBy()) != who.Account {
 			halts[i] = proto.CloneOf(h)
 			halts[i].By = "" // owners of other accounts are not shown
 		}

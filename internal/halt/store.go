@@ -64,7 +64,7 @@ type Store interface {
 	// replicas have begun or parked before they acknowledged the halt.
 	ReachRuns(ctx context.Context, h *teamv1.Halt) error
 	// EndHalt ends the halt with a kind and a key, and returns it. It returns nil if no such halt is
-	// in force. All runs that a halt has paused become due at once; see a2a.Park.
+	// in force. All runs that a halt has paused become due at once; see runs.Park.
 	EndHalt(ctx context.Context, kind teamv1.HaltKind, key string, may May) (*teamv1.Halt, error)
 	// AcknowledgeHalts records that a replica has applied all changes up to a version, and that it has
 	// stopped steps of tasks because of the halts in force with the given versions.

@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // Allows reports whether a caller may use an agent or team that is served. It implements a2a.Access.
-func (m *Manager) Allows(who a2a.Caller, id string) bool {
+func (m *Manager) Allows(who identity.Caller, id string) bool {
 	s := m.served.Load()
 	def := s.def
 	switch {
@@ -49,7 +49,7 @@ func (m *Manager) HasPublicCard(id string) bool {
 
 // allows reports whether a caller may use what an entry defines. Other accounts than its own need to
 // be named in its access.
-func allows(e *entry, access *teamv1.AccessConfig, who a2a.Caller) bool {
+func allows(e *entry, access *teamv1.AccessConfig, who identity.Caller) bool {
 	own := e.Account == who.Account
 	switch {
 	case access == nil:
@@ -63,7 +63,7 @@ func allows(e *entry, access *teamv1.AccessConfig, who a2a.Caller) bool {
 }
 
 // matches reports whether a caller matches every list that is set.
-func matches(a *teamv1.AccessConfig, who a2a.Caller) bool {
+func matches(a *teamv1.AccessConfig, who identity.Caller) bool {
 	return (len(a.GetAccounts()) == 0 || slices.Contains(a.GetAccounts(), who.Account)) &&
 		(len(a.GetPrincipals()) == 0 || slices.Contains(a.GetPrincipals(), who.Owner())) &&
 		(len(a.GetRoles()) == 0 || who.Has(a.GetRoles()))
@@ -72,8 +72,8 @@ func matches(a *teamv1.AccessConfig, who a2a.Caller) bool {
 // sees reports whether the caller of ctx may read the definition of an agent or team: callers who may
 // use it, callers of the account to which it belongs, and administrators.
 func (m *Manager) sees(ctx context.Context, id string) bool {
-	who, _ := a2a.CallerOf(ctx)
-	if m.Allows(who, id) || who.May(a2a.PermissionAdmin) {
+	who, _ := identity.CallerOf(ctx)
+	if m.Allows(who, id) || who.May(identity.PermissionAdmin) {
 		return true
 	}
 	s := m.served.Load()
@@ -82,12 +82,12 @@ func (m *Manager) sees(ctx context.Context, id string) bool {
 }
 
 // mayChange reports whether a caller with PermissionManage may change an entry.
-func (s *state) mayChange(e *entry, who a2a.Caller) bool {
-	return s.open || who.May(a2a.PermissionAdmin) || e.Account == who.Account
+func (s *state) mayChange(e *entry, who identity.Caller) bool {
+	return s.open || who.May(identity.PermissionAdmin) || e.Account == who.Account
 }
 
 // readable reports whether a caller may read what the file defines.
-func (s *state) readable(id string, who a2a.Caller) bool {
+func (s *state) readable(id string, who identity.Caller) bool {
 	a := s.file.Access(id)
-	return a == nil || s.open || who.May(a2a.PermissionAdmin) || matches(a, who)
+	return a == nil || s.open || who.May(identity.PermissionAdmin) || matches(a, who)
 }

@@ -8,13 +8,13 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // RegisterAgent implements RegistryService.
 func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRequest) (*teamv1.RegisterAgentResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func (m *Manager) RegisterAgent(ctx context.Context, req *teamv1.RegisterAgentRe
 
 // UpdateAgent implements RegistryService.
 func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentRequest) (*teamv1.UpdateAgentResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (m *Manager) UpdateAgent(ctx context.Context, req *teamv1.UpdateAgentReques
 
 // UnregisterAgent implements RegistryService.
 func (m *Manager) UnregisterAgent(ctx context.Context, req *teamv1.UnregisterAgentRequest) (*teamv1.UnregisterAgentResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest)
 
 // agentEntry returns the catalog entry of an agent, or the reason why the caller cannot change the
 // agent.
-func agentEntry(s *state, id string, who a2a.Caller) (*entry, error) {
+func agentEntry(s *state, id string, who identity.Caller) (*entry, error) {
 	e, with := s.entries[id], s.owners[id]
 	switch {
 	case e != nil && !s.mayChange(e, who), with != "" && !s.mayChange(s.entries[with], who):
@@ -139,7 +139,7 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 	a := &teamv1.RegisteredAgent{Id: id, Kind: config.Kind(def.Server.GetAgents()[id]), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id, fresh)}
 	if with := def.Addition(id); with != "" {
 		a.Origin = teamv1.Origin_ORIGIN_API
-		who, _ := a2a.CallerOf(ctx)
+		who, _ := identity.CallerOf(ctx)
 		if s := m.served.Load(); s.entries[with] != nil && s.mayChange(s.entries[with], who) {
 			e := s.entries[with]
 			a.Changed, a.ChangedBy = timestamppb.New(e.Changed), e.ChangedBy
@@ -156,7 +156,7 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 func (m *Manager) unserved(ctx context.Context, id string) *teamv1.RegisteredAgent {
 	s := m.served.Load()
 	e := s.entries[id]
-	who, _ := a2a.CallerOf(ctx)
+	who, _ := identity.CallerOf(ctx)
 	if e == nil || e.def != nil || e.team() || !s.mayChange(e, who) {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -34,7 +34,7 @@ func TestChecksAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = m.next(ctx, m.add(team, a2a.Caller{}, true), m.served.Load())
+		_, _, err = m.next(ctx, m.add(team, identity.Caller{}, true), m.served.Load())
 		return err
 	}
 	if err := check(t.Context(), 0); err != nil {

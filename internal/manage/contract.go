@@ -16,7 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/askuser"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -49,7 +49,7 @@ type contract struct {
 
 	models map[string]*teamv1.ModelConfig
 	tools  map[string]*teamv1.ToolConfig
-	faults a2a.Faults
+	faults a2aerror.Faults
 }
 
 // contractDocument returns the document of the team that a contract describes.

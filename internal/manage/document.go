@@ -12,7 +12,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // document is the document of a catalog entry, which defines a team or an agent.
@@ -33,7 +34,7 @@ type document struct {
 func (m *Manager) teamDocument(yaml string, c *teamv1.TeamConfig, id string, given bool) (document, error) {
 	switch {
 	case !given:
-		return document{}, a2a.Invalid(a2a.Violation{Field: "yaml", Description: "is required unless config or contract is set"})
+		return document{}, a2aerror.Invalid(agent.Violation{Field: "yaml", Description: "is required unless config or contract is set"})
 	case c == nil:
 		return written(yaml)
 	case id == "":
@@ -61,10 +62,10 @@ func written(yaml string) (document, error) {
 // agentDocument returns the document of an agent.
 func agentDocument(id string, c *teamv1.AgentConfig) (document, error) {
 	if id == "" {
-		return document{}, a2a.Invalid(a2a.Violation{Field: "agentId", Description: "is required"})
+		return document{}, a2aerror.Invalid(agent.Violation{Field: "agentId", Description: "is required"})
 	}
 	if c == nil {
-		return document{}, a2a.Invalid(a2a.Violation{Field: "config", Description: "is required"})
+		return document{}, a2aerror.Invalid(agent.Violation{Field: "config", Description: "is required"})
 	}
 	return rendered("agentId", id, &teamv1.ServerConfig{Agents: map[string]*teamv1.AgentConfig{id: c}})
 }
@@ -137,5 +138,5 @@ func tooLarge(field string) error {
 
 // refused returns the error for a definition as a whole.
 func refused(field, why string) error {
-	return invalid([]a2a.Violation{{Field: field, Description: why}})
+	return invalid([]agent.Violation{{Field: field, Description: why}})
 }

@@ -24,8 +24,9 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/logs"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -321,17 +322,17 @@ func (m *Manager) try(ctx context.Context, c change) error {
 }
 
 // invalid returns the error for a definition with faults.
-func invalid(faults []a2a.Violation) error {
-	e := a2a.Invalid(faults...)
+func invalid(faults []agent.Violation) error {
+	e := a2aerror.Invalid(faults...)
 	e.Reason = agent.ReasonInvalidTeamConfig
 	return e
 }
 
 // violations converts faults to violations; field returns the request field of a fault.
-func violations(faults source.Faults, field func(source.Fault) string) []a2a.Violation {
-	var list []a2a.Violation
+func violations(faults source.Faults, field func(source.Fault) string) []agent.Violation {
+	var list []agent.Violation
 	for _, f := range faults {
-		v := a2a.Violation{Field: field(f), Description: f.Message}
+		v := agent.Violation{Field: field(f), Description: f.Message}
 		if f.Hint != "" {
 			v.Description += "; " + f.Hint
 		}
@@ -418,8 +419,8 @@ func storeError(err error) error {
 	if err == nil || errors.Is(err, catalog.ErrChanged) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if errors.Is(err, a2a.ErrBusy) { // the team to delete has active collaborations
-		return a2a.StoreError("", err)
+	if errors.Is(err, runs.ErrBusy) { // the team to delete has active collaborations
+		return runs.StoreError("", err)
 	}
 	return &agent.Error{
 		Reason: agent.ReasonStoreUnavailable, Code: agent.CodeUnavailable, Retry: true, RetryAfter: time.Second,

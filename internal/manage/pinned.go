@@ -12,7 +12,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -109,7 +109,7 @@ func (m *Manager) restore(ctx context.Context, id, name string) (*revision, erro
 	}
 	body, err := m.c.Definitions.Definition(ctx, name)
 	switch {
-	case errors.Is(err, a2a.ErrNotFound):
+	case errors.Is(err, runs.ErrNotFound):
 		return nil, interrupted(id, errors.New("its definition is no longer stored"))
 	case err != nil:
 		return nil, fmt.Errorf("reading definition %s: %w", name, err)
@@ -120,7 +120,7 @@ func (m *Manager) restore(ctx context.Context, id, name string) (*revision, erro
 	def, err := served.def.Restore(body)
 	switch {
 	case errors.Is(err, config.ErrNewer):
-		return nil, fmt.Errorf("definition of %q: %w", id, a2a.ErrNewer)
+		return nil, fmt.Errorf("definition of %q: %w", id, runs.ErrNewer)
 	case err != nil:
 		return nil, interrupted(id, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -126,10 +127,10 @@ func (m *Manager) Definition(ctx context.Context, id, revision string) (*teamv1.
 	}
 	body, err := m.c.Definitions.Definition(ctx, revision)
 	switch {
-	case errors.Is(err, a2a.ErrNotFound):
+	case errors.Is(err, runs.ErrNotFound):
 		return nil, nil //nolint:nilnil // the definition was deleted
 	case err != nil:
-		return nil, a2a.StoreError(id, err)
+		return nil, runs.StoreError(id, err)
 	}
 	return config.TeamOf(body, id), nil
 }

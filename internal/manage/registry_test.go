@@ -15,9 +15,10 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/asking"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -34,7 +35,7 @@ func file(t *testing.T, changes ...string) *config.Config {
 // ann may manage teams.
 func ann(t *testing.T) context.Context {
 	t.Helper()
-	return a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.EveryPermission})
+	return identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann", Permissions: identity.EveryPermission})
 }
 
 func yaml(text string) *teamv1.CreateTeamRequest {
@@ -149,7 +150,7 @@ func (n *notes) Definition(_ context.Context, revision string) ([]byte, error) {
 		return nil, n.err
 	}
 	if n.bodies[revision] == nil {
-		return nil, a2a.ErrNotFound
+		return nil, runs.ErrNotFound
 	}
 	return n.bodies[revision], nil
 }
@@ -203,7 +204,7 @@ func TestPins(t *testing.T) {
 	}
 	later := append(bytes.Clone(n.bodies[pins.GetRevisions()["desk"]]), protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1)...)
 	n.bodies[config.Revision(later)] = later
-	if _, _, err := l.Pinned(t.Context(), "desk", &teamv1.Pins{Revisions: map[string]string{"desk": config.Revision(later)}}); !errors.Is(err, a2a.ErrNewer) {
+	if _, _, err := l.Pinned(t.Context(), "desk", &teamv1.Pins{Revisions: map[string]string{"desk": config.Revision(later)}}); !errors.Is(err, runs.ErrNewer) {
 		t.Errorf("P19 with a key of a later version: %v", err)
 	}
 	n.err = errors.New("disk")
@@ -306,7 +307,7 @@ func TestPinnedFails(t *testing.T) {
 	}
 	later := append(bytes.Clone(n.bodies[pins.GetRevisions()["desk"]]), protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1)...)
 	n.bodies[config.Revision(later)] = later
-	if _, _, err := l.Pinned(t.Context(), "desk", &teamv1.Pins{Revisions: map[string]string{"desk": config.Revision(later)}}); !errors.Is(err, a2a.ErrNewer) {
+	if _, _, err := l.Pinned(t.Context(), "desk", &teamv1.Pins{Revisions: map[string]string{"desk": config.Revision(later)}}); !errors.Is(err, runs.ErrNewer) {
 		t.Errorf("P19 with a key of a later version: %v", err)
 	}
 	n.err = errors.New("disk")

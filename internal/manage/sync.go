@@ -5,7 +5,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -61,7 +61,7 @@ func (m *Manager) servedTeam(ctx context.Context, id string) (*teamv1.TeamConfig
 		return nil, err
 	}
 	t := m.Served().Server.GetTeams()[id]
-	if who, ok := a2a.CallerOf(ctx); t != nil && (!ok || m.Allows(who, id)) {
+	if who, ok := identity.CallerOf(ctx); t != nil && (!ok || m.Allows(who, id)) {
 		return t, nil
 	}
 	return nil, teamNotFound(id)

@@ -16,13 +16,15 @@ import (
 	"github.com/agentteams/team-server/internal/config/modes"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/config/warnings"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // CreateTeam implements TeamService.
 func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest) (*teamv1.CreateTeamResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +55,12 @@ func (m *Manager) newTeam(req *teamv1.CreateTeamRequest) (document, error) {
 
 // UpdateTeam implements TeamService.
 func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest) (*teamv1.UpdateTeamResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if req.GetTeamId() == "" {
-		return nil, a2a.Invalid(a2a.Violation{Field: "teamId", Description: "is required"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "teamId", Description: "is required"})
 	}
 	d, err := m.teamDocument(req.GetYaml(), req.GetConfig(), req.GetTeamId(), req.GetForm() != nil)
 	if err != nil {
@@ -79,7 +81,7 @@ func (m *Manager) UpdateTeam(ctx context.Context, req *teamv1.UpdateTeamRequest)
 
 // DeleteTeam implements TeamService.
 func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest) (*teamv1.DeleteTeamResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +91,7 @@ func (m *Manager) DeleteTeam(ctx context.Context, req *teamv1.DeleteTeamRequest)
 // Deletable returns the error that DeleteTeam would return, or nil, without deleting the team. It
 // does not check whether the team has active collaborations.
 func (m *Manager) Deletable(ctx context.Context, req *teamv1.DeleteTeamRequest) error {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,7 +171,7 @@ const notReadyRetry = 5 * time.Second
 // unhealthy. Otherwise the error is TEAM_NOT_FOUND, or TEAM_NOT_READY if the team is being created by
 // the account of the caller, does not fit the configuration file, or could not be built.
 func (m *Manager) Ready(ctx context.Context, id string) error {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ func draft(d document) *teamv1.Team {
 }
 
 // teamEntry returns the catalog entry of a team, or the reason why the caller cannot change the team.
-func teamEntry(s *state, id string, who a2a.Caller) (*entry, error) {
+func teamEntry(s *state, id string, who identity.Caller) (*entry, error) {
 	e, with := s.entries[id], s.owners[id]
 	switch {
 	case e != nil && !s.mayChange(e, who), with != "" && !s.mayChange(s.entries[with], who):
@@ -269,7 +271,7 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 	e := s.entries[id]
 	if e != nil && e.team() {
 		t.Origin, t.Created, t.Changed = teamv1.Origin_ORIGIN_API, timestamppb.New(e.Created), timestamppb.New(e.Changed)
-		if who, _ := a2a.CallerOf(ctx); s.mayChange(e, who) { // other accounts may use it, but not read its prompts
+		if who, _ := identity.CallerOf(ctx); s.mayChange(e, who) { // other accounts may use it, but not read its prompts
 			t.Etag, t.Yaml, t.ChangedBy = etagOf(e), string(e.Data), e.ChangedBy
 		}
 		broken = e.faults
@@ -321,7 +323,7 @@ func (m *Manager) health(ctx context.Context, id string, fresh bool) *teamv1.Hea
 }
 
 // add returns the change that adds a document.
-func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
+func (m *Manager) add(d document, who identity.Caller, dry bool) change {
 	return change{action: "catalog.create", subject: d.id, dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
 		for _, id := range d.ids {
 			if _, taken := s.owners[id]; taken || s.entries[id] != nil {
@@ -333,10 +335,10 @@ func (m *Manager) add(d document, who a2a.Caller, dry bool) change {
 }
 
 // find is a function that returns the entry to change, or the reason why the caller cannot change it.
-type find func(s *state, id string, who a2a.Caller) (*entry, error)
+type find func(s *state, id string, who identity.Caller) (*entry, error)
 
 // replace returns the change that replaces an entry by a document.
-func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, find find) change {
+func (m *Manager) replace(d document, who identity.Caller, etag string, dry bool, find find) change {
 	return change{action: "catalog.update", subject: d.id, dry: dry, field: d.field, decide: func(s *state) (catalog.Change, error) {
 		old, err := find(s, d.id, who)
 		if err == nil {
@@ -359,7 +361,7 @@ func (m *Manager) replace(d document, who a2a.Caller, etag string, dry bool, fin
 }
 
 // remove returns the change that deletes an entry.
-func remove(id string, who a2a.Caller, etag string, find find) change {
+func remove(id string, who identity.Caller, etag string, find find) change {
 	return change{action: "catalog.delete", subject: id, decide: func(s *state) (catalog.Change, error) {
 		old, err := find(s, id, who)
 		if err == nil {
@@ -371,7 +373,7 @@ func remove(id string, who a2a.Caller, etag string, find find) change {
 
 // put returns the change that adds or replaces the entry of a document, which belongs to an account. Times are truncated to
 // milliseconds, the precision of the stores.
-func (m *Manager) put(d document, account string, who a2a.Caller, created time.Time) catalog.Change {
+func (m *Manager) put(d document, account string, who identity.Caller, created time.Time) catalog.Change {
 	return catalog.Change{Put: []catalog.Entry{{
 		ID: d.id, Data: d.data, Created: created.UTC().Truncate(time.Millisecond), Changed: m.c.Clock().UTC().Truncate(time.Millisecond),
 		Account: account, ChangedBy: who.Owner(),
@@ -391,12 +393,12 @@ func etagOf(e *entry) string { return strconv.FormatInt(e.Version, 10) }
 // page returns a page of sorted ids and the token of the next page. A token is the last id of the
 // previous page, which may have been deleted in the meantime.
 func page(ids []string, most int32, token string) (list []string, next string, err error) {
-	size, err := a2a.PageSize("pageSize", most)
+	size, err := a2aerror.PageSize("pageSize", most)
 	if err != nil {
 		return nil, "", err
 	}
 	if token != "" && !agent.ValidID(token) {
-		return nil, "", a2a.StoreError("", a2a.ErrPageToken)
+		return nil, "", runs.StoreError("", runs.ErrPageToken)
 	}
 	i, found := slices.BinarySearch(ids, token)
 	if found {

@@ -29,7 +29,7 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/metrics/scrape"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // list is a journal in memory.
 type list struct {
-	a2a.Journal
+	runs.Journal
 	events []*teamv1.Event
 }
 
@@ -101,20 +101,20 @@ func measure(t *testing.T) map[string]*dto.MetricFamily {
 	ok(err)
 	stored.Group(ctx, 3)
 	stored.TookOver(ctx, 1)
-	runs, err := metrics.NewRuns(m, nil, stored)
+	measured, err := metrics.NewRuns(m, nil, stored)
 	ok(err)
 	accepted := &teamv1.Event{Agent: "desk", Kind: &teamv1.Event_Accepted{Accepted: &teamv1.Accepted{Agent: "desk"}}}
-	_, err = runs.Driving(func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	_, err = measured.Driving(func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		if _, err := c.Journal.Load(ctx); err != nil {
-			return a2a.Park{}, err
+			return runs.Park{}, err
 		}
 		for _, ev := range run() {
 			if err := c.Journal.Append(ctx, ev); err != nil {
-				return a2a.Park{}, err
+				return runs.Park{}, err
 			}
 		}
-		return a2a.Park{Done: true}, c.Journal.Commit(ctx)
-	})(ctx, a2a.Claim{Owner: "acme/ann", Journal: &list{events: []*teamv1.Event{accepted}}})
+		return runs.Park{Done: true}, c.Journal.Commit(ctx)
+	})(ctx, runs.Claim{Owner: "acme/ann", Journal: &list{events: []*teamv1.Event{accepted}}})
 	ok(err)
 	pushes, err := metrics.NewPushes(m)
 	ok(err)
@@ -364,7 +364,7 @@ func TestT_44_ManyAgents(t *testing.T) {
 	const named, all, made = 100, 100_000, 1000
 	reader := sdkmetric.NewManualReader()
 	m := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithExemplarFilter(exemplar.AlwaysOffFilter)).Meter("test")
-	runs, err := metrics.NewRuns(m, func(id string) bool { return strings.HasPrefix(id, "a") }, nil)
+	measured, err := metrics.NewRuns(m, func(id string) bool { return strings.HasPrefix(id, "a") }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,16 +372,16 @@ func TestT_44_ManyAgents(t *testing.T) {
 		{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}},
 		{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED, Spent: &teamv1.Spent{}}}},
 	}
-	drive := runs.Driving(func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	drive := measured.Driving(func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		if _, err := c.Journal.Load(ctx); err != nil {
-			return a2a.Park{}, err
+			return runs.Park{}, err
 		}
-		return a2a.Park{Done: true}, c.Journal.Append(ctx, events...)
+		return runs.Park{Done: true}, c.Journal.Append(ctx, events...)
 	})
 	work := func(id string) {
 		t.Helper()
 		accepted := &teamv1.Event{Agent: id, Kind: &teamv1.Event_Accepted{Accepted: &teamv1.Accepted{Agent: id}}}
-		if _, err := drive(t.Context(), a2a.Claim{Owner: "acme/ann", Journal: &list{events: []*teamv1.Event{accepted}}}); err != nil {
+		if _, err := drive(t.Context(), runs.Claim{Owner: "acme/ann", Journal: &list{events: []*teamv1.Event{accepted}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,8 +9,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -83,22 +84,22 @@ func (i *instruments) money(name, text string) metric.Float64Counter {
 }
 
 // Driving returns drive with the measurement of what it appends.
-func (r *Runs) Driving(drive func(context.Context, a2a.Claim) (a2a.Park, error)) func(context.Context, a2a.Claim) (a2a.Park, error) {
+func (r *Runs) Driving(drive func(context.Context, runs.Claim) (runs.Park, error)) func(context.Context, runs.Claim) (runs.Park, error) {
 	if r == nil {
 		return drive
 	}
-	return func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	return func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		r.claimed.Add(ctx, 1)
 		r.active.Add(ctx, 1)
 		defer r.active.Add(ctx, -1)
-		c.Journal = &measured{Journal: c.Journal, runs: r, book: cost.NewBook(a2a.AccountOf(c.Owner)), calling: map[string]string{}}
+		c.Journal = &measured{Journal: c.Journal, runs: r, book: cost.NewBook(identity.AccountOf(c.Owner)), calling: map[string]string{}}
 		return drive(ctx, c)
 	}
 }
 
 // measured is a journal whose appended events are measured.
 type measured struct {
-	a2a.Journal
+	runs.Journal
 	runs *Runs
 
 	mu       sync.Mutex
@@ -109,7 +110,7 @@ type measured struct {
 	calling map[string]string
 }
 
-// Load implements a2a.Journal. What was recorded before is not counted again.
+// Load implements runs.Journal. What was recorded before is not counted again.
 func (j *measured) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	events, err := j.Journal.Load(ctx)
 	j.mu.Lock()
@@ -126,7 +127,7 @@ func (j *measured) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	return events, err
 }
 
-// Append implements a2a.Journal. It counts the end of the run from a copy of the sums that it adds, because the
+// Append implements runs.Journal. It counts the end of the run from a copy of the sums that it adds, because the
 // store may set the time of that event after Append has returned.
 func (j *measured) Append(ctx context.Context, events ...*teamv1.Event) error {
 	last := j.end(events)
@@ -184,7 +185,7 @@ func (j *measured) end(events []*teamv1.Event) []cost.Sum {
 	return nil
 }
 
-// Commit implements a2a.Journal.
+// Commit implements runs.Journal.
 func (j *measured) Commit(ctx context.Context) error {
 	defer j.runs.store.Time(ctx, "commit")()
 	return j.Journal.Commit(ctx)

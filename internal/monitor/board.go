@@ -8,8 +8,10 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/journal"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -124,7 +126,7 @@ const maxStepRuns = 20
 // those that a workflow has planned. It includes tasks in which the team worked as a member
 // of another team.
 func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -132,24 +134,24 @@ func (m *Monitor) Steps(ctx context.Context, team string) ([]*teamv1.WorkItem, e
 	if err != nil {
 		return nil, err
 	}
-	var marks []a2a.RunMark
+	var marks []runs.RunMark
 	for _, id := range m.holders(team, 0) {
-		more, err := overview.Runs(ctx, who.Owner(), a2a.RunFilter{Agent: id, Ended: true, Limit: maxStepRuns})
+		more, err := overview.Runs(ctx, who.Owner(), runs.RunFilter{Agent: id, Ended: true, Limit: maxStepRuns})
 		if err != nil {
-			return nil, a2a.StoreError("", err)
+			return nil, runs.StoreError("", err)
 		}
 		marks = append(marks, more...)
 	}
-	slices.SortStableFunc(marks, func(a, b a2a.RunMark) int { return b.StatusAt.Compare(a.StatusAt) })
+	slices.SortStableFunc(marks, func(a, b runs.RunMark) int { return b.StatusAt.Compare(a.StatusAt) })
 	var items []*teamv1.WorkItem
 	for _, mark := range marks {
 		if len(items) == maxShown {
 			break
 		}
 		r := newRun(mark.Root, team, journal.Outline)
-		err := m.each(ctx, a2a.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.apply(ev); return true })
+		err := m.each(ctx, runs.Key{Owner: who.Owner(), ID: mark.Root}, 0, func(ev *teamv1.Event) bool { r.apply(ev); return true })
 		switch {
-		case a2a.IsNotFound(err), a2a.IsDamaged(err), err == nil && r.Accepted == nil:
+		case a2aerror.IsNotFound(err), a2aerror.IsDamaged(err), err == nil && r.Accepted == nil:
 			continue
 		case err != nil:
 			return nil, err

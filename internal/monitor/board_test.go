@@ -9,7 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // everyBoard: every team has a board.
@@ -105,7 +105,7 @@ func TestR_003_29_LapsedClaimsAreShown(t *testing.T) {
 	if _, err := b.ClaimWorkItem(d.ctx, p, &teamv1.ClaimWorkItemRequest{ItemId: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "bob"}) // of the same account
+	ctx := identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "bob"}) // of the same account
 	seq, err := d.m.WatchTeam(ctx, &teamv1.WatchTeamRequest{TeamId: "a"})
 	if err != nil {
 		t.Fatal(err)

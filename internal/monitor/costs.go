@@ -11,7 +11,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -25,22 +27,22 @@ const (
 // ListCosts returns what tasks have spent in a period. A caller that may not manage teams sees its own
 // account. The errors include INVALID_REQUEST and PERMISSION_DENIED.
 func (m *Monitor) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (*teamv1.ListCostsResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case m.c.Costs == nil:
-		return nil, a2a.UnsupportedOperation("the store of this server does not add up costs")
+		return nil, a2aerror.UnsupportedOperation("the store of this server does not add up costs")
 	}
 	q, since, until, err := m.costQuery(req)
 	if err != nil {
 		return nil, err
 	}
 	switch name := req.GetAccount(); {
-	case name == "-", name == who.Account, name == "" && !who.May(a2a.PermissionAdmin):
+	case name == "-", name == who.Account, name == "" && !who.May(identity.PermissionAdmin):
 		q.Account = &who.Account
 	case name != "":
-		if !who.May(a2a.PermissionAdmin) {
+		if !who.May(identity.PermissionAdmin) {
 			return nil, agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied,
 				"account is %q, and this API key sees only the costs of its own account, %q; omit account, or use a caller with the permission ADMIN", name, who.Account)
 		}
@@ -48,7 +50,7 @@ func (m *Monitor) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (
 	}
 	sums, err := m.c.Costs.Costs(ctx, q)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	if team := req.GetTeam(); team != "" {
 		sums = slices.DeleteFunc(sums, func(s cost.Sum) bool { return !slices.Contains(strings.Split(s.Team, "/"), team) })
@@ -61,8 +63,8 @@ func (m *Monitor) ListCosts(ctx context.Context, req *teamv1.ListCostsRequest) (
 // costQuery returns the query for a request without its account, and the period that it covers: rounded, and
 // without what is in the future or no longer kept. The error is INVALID_REQUEST with every fault.
 func (m *Monitor) costQuery(req *teamv1.ListCostsRequest) (q cost.Query, since, until time.Time, err error) {
-	var faults []a2a.Violation
-	fault := func(field, what string) { faults = append(faults, a2a.Violation{Field: field, Description: what}) }
+	var faults []agent.Violation
+	fault := func(field, what string) { faults = append(faults, agent.Violation{Field: field, Description: what}) }
 	for _, f := range []struct{ field, value string }{{"team", req.GetTeam()}, {"account", req.GetAccount()}, {"model", req.GetModel()}} {
 		if len(f.value) > maxName {
 			fault(f.field, "is too long; it may have at most 1024 bytes")
@@ -81,7 +83,7 @@ func (m *Monitor) costQuery(req *teamv1.ListCostsRequest) (q cost.Query, since, 
 		fault("since", "must be before until, which is "+until.UTC().Format(time.RFC3339))
 	}
 	if len(faults) > 0 {
-		return q, since, until, a2a.Invalid(faults...)
+		return q, since, until, a2aerror.Invalid(faults...)
 	}
 	hourly := cost.DayOf(cost.HourOf(now.Add(-cost.Hourly)))
 	if q.From = cost.HourOf(since); q.From < hourly {

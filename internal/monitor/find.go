@@ -10,13 +10,16 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // FindTasks returns a page of the tasks that a request selects: those of the caller or, with the permission WATCH, those
 // of its account. The errors include INVALID_REQUEST, and PERMISSION_DENIED for another principal without WATCH.
 func (m *Monitor) FindTasks(ctx context.Context, req *teamv1.FindTasksRequest) (*teamv1.FindTasksResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -26,10 +29,10 @@ func (m *Monitor) FindTasks(ctx context.Context, req *teamv1.FindTasksRequest) (
 	}
 	q.Account = who.Account
 	switch p := req.GetPrincipal(); {
-	case p == "-" || p == who.Principal, p == "" && !who.May(a2a.PermissionWatch):
+	case p == "-" || p == who.Principal, p == "" && !who.May(identity.PermissionWatch):
 		q.Owner = who.Owner()
-	case !who.May(a2a.PermissionWatch):
-		return nil, a2a.Denied(a2a.PermissionWatch)
+	case !who.May(identity.PermissionWatch):
+		return nil, identity.Denied(identity.PermissionWatch)
 	case p != "":
 		q.Owner = who.Account + "/" + p
 	}
@@ -39,19 +42,19 @@ func (m *Monitor) FindTasks(ctx context.Context, req *teamv1.FindTasksRequest) (
 	}
 	page, err := o.Find(ctx, q)
 	if err != nil {
-		return nil, a2a.StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	return &teamv1.FindTasksResponse{Tasks: page.Tasks, NextPageToken: page.NextToken}, nil
 }
 
 // query returns the query of a request, without the account and the owner.
-func query(req *teamv1.FindTasksRequest) (a2a.TaskQuery, error) {
-	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+func query(req *teamv1.FindTasksRequest) (runs.TaskQuery, error) {
+	size, err := a2aerror.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
-		return a2a.TaskQuery{}, err
+		return runs.TaskQuery{}, err
 	}
-	var faults []a2a.Violation
-	fault := func(field, text string) { faults = append(faults, a2a.Violation{Field: field, Description: text}) }
+	var faults []agent.Violation
+	fault := func(field, text string) { faults = append(faults, agent.Violation{Field: field, Description: text}) }
 	for field, text := range map[string]string{"agentId": req.GetAgentId(), "contextId": req.GetContextId(), "taskId": req.GetTaskId(), "principal": req.GetPrincipal()} {
 		if len(text) > maxID || strings.ContainsRune(text, 0) {
 			fault(field, "must have at most 256 bytes, and no NUL")
@@ -66,7 +69,7 @@ func query(req *teamv1.FindTasksRequest) (a2a.TaskQuery, error) {
 	if req.GetMinCostMicros() < 0 {
 		fault("minCostMicros", "must be 0 or more")
 	}
-	q := a2a.TaskQuery{
+	q := runs.TaskQuery{
 		ID: req.GetTaskId(), Agent: req.GetAgentId(), ContextID: req.GetContextId(), State: req.GetState(), Text: req.GetText(), MinCostMicros: req.GetMinCostMicros(),
 		Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()), PageSize: size, PageToken: req.GetPageToken(),
 	}
@@ -76,7 +79,7 @@ func query(req *teamv1.FindTasksRequest) (a2a.TaskQuery, error) {
 		}
 	}
 	if len(faults) > 0 {
-		return q, a2a.Invalid(faults...)
+		return q, a2aerror.Invalid(faults...)
 	}
 	return q, nil
 }

@@ -13,8 +13,11 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -54,7 +57,7 @@ type Monitor struct {
 
 // pastKey identifies the work of a team in a root task.
 type pastKey struct {
-	root a2a.Key
+	root runs.Key
 	team string
 }
 
@@ -77,16 +80,16 @@ func New(c Config) *Monitor {
 
 // overview returns the overview of the store. The error is UNSUPPORTED_OPERATION if the
 // store has none.
-func (m *Monitor) overview() (a2a.Overview, error) {
+func (m *Monitor) overview() (runs.Overview, error) {
 	if o := m.h.Overview(); o != nil {
 		return o, nil
 	}
-	return nil, a2a.UnsupportedOperation("the store of this server cannot list the tasks of a team")
+	return nil, a2aerror.UnsupportedOperation("the store of this server cannot list the tasks of a team")
 }
 
 // each calls apply for the events of a root task after a sequence number, in order, until
 // apply returns false.
-func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, apply func(*teamv1.Event) bool) error {
+func (m *Monitor) each(ctx context.Context, root runs.Key, after int64, apply func(*teamv1.Event) bool) error {
 	for {
 		page, more, err := m.h.Page(ctx, root, after)
 		if err != nil {
@@ -107,7 +110,7 @@ func (m *Monitor) each(ctx context.Context, root a2a.Key, after int64, apply fun
 // GetTrace returns the trace of a task that the caller may see: every decision with its reason, every
 // step, and what they cost. The errors include INVALID_REQUEST and TASK_NOT_FOUND.
 func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +126,7 @@ func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*t
 	}
 	tr := t.trace(scope, who.Account)
 	if tr == nil {
-		return nil, a2a.TaskNotFound(req.GetTaskId())
+		return nil, a2aerror.TaskNotFound(req.GetTaskId())
 	}
 	return &teamv1.GetTraceResponse{Trace: tr}, nil
 }
@@ -134,7 +137,7 @@ func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*t
 // snapshot. The errors include INVALID_REQUEST, TASK_NOT_FOUND, and INSUFFICIENT_RESOURCES
 // if too many streams are open. The sequence can be iterated once, before ctx ends.
 func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (iter.Seq2[*teamv1.WatchTaskResponse, error], error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +146,7 @@ func (m *Monitor) WatchTask(ctx context.Context, req *teamv1.WatchTaskRequest) (
 		return nil, err
 	}
 	root, scope := agent.SplitTask(req.GetTaskId())
-	leave, err := m.h.AcquireTaskStream(a2a.Key{Owner: who.Owner(), ID: root}) // of the caller, who may watch the task of another one
+	leave, err := m.h.AcquireTaskStream(runs.Key{Owner: who.Owner(), ID: root}) // of the caller, who may watch the task of another one
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,11 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -27,11 +29,11 @@ import (
 // answered between two pages is omitted. The errors include INVALID_REQUEST, and
 // TASK_NOT_FOUND for the requested task.
 func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRequest) (*teamv1.ListQuestionsResponse, error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	size, err := a2a.PageSize("pageSize", req.GetPageSize())
+	size, err := a2aerror.PageSize("pageSize", req.GetPageSize())
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +46,7 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 		return nil, err
 	}
 	own, err := m.own(ctx, who.Owner(), req, after, size+1)
-	if a2a.IsNotFound(err) && (len(list) > 0 || after != place{}) { // a task of another principal that asks a role
+	if a2aerror.IsNotFound(err) && (len(list) > 0 || after != place{}) { // a task of another principal that asks a role
 		own, err = nil, nil
 	}
 	if err != nil {
@@ -52,7 +54,7 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 	}
 	list = append(list, own...)
 	slices.SortFunc(list, func(a, b question) int { return a.compare(b.place) })
-	resp, room := &teamv1.ListQuestionsResponse{}, a2a.MaxPageBytes
+	resp, room := &teamv1.ListQuestionsResponse{}, runs.MaxPageBytes
 	for _, q := range list {
 		if room -= proto.Size(q.OpenQuestion); len(resp.GetQuestions()) == size || room < 0 && len(resp.GetQuestions()) > 0 {
 			more = true
@@ -69,7 +71,7 @@ func (m *Monitor) ListQuestions(ctx context.Context, req *teamv1.ListQuestionsRe
 // byRole returns a page of the questions to roles of the caller in tasks of others.
 func (m *Monitor) byRole(ctx context.Context, req *teamv1.ListQuestionsRequest, after place, limit int) (list []question, more bool, err error) {
 	root, scope := agent.SplitTask(req.GetTaskId())
-	open, more, err := m.h.QuestionsFor(ctx, a2a.QuestionFilter{
+	open, more, err := m.h.QuestionsFor(ctx, runs.QuestionFilter{
 		Root: root, Scope: scope, Agent: req.GetAgentId(), After: after.root, AfterSeq: after.seq, Limit: limit,
 	})
 	if err != nil {
@@ -94,7 +96,7 @@ func (m *Monitor) own(ctx context.Context, owner string, req *teamv1.ListQuestio
 		if root < after.root {
 			continue
 		}
-		open, err := m.questionsOf(ctx, a2a.Key{Owner: owner, ID: root}, scope)
+		open, err := m.questionsOf(ctx, runs.Key{Owner: owner, ID: root}, scope)
 		if err != nil {
 			return nil, err
 		}
@@ -128,9 +130,9 @@ func (m *Monitor) asking(ctx context.Context, owner string, req *teamv1.ListQues
 	if err != nil {
 		return nil, "", err
 	}
-	marks, err := o.Runs(ctx, owner, a2a.RunFilter{Agent: req.GetAgentId()})
+	marks, err := o.Runs(ctx, owner, runs.RunFilter{Agent: req.GetAgentId()})
 	if err != nil {
-		return nil, "", a2a.StoreError("", err)
+		return nil, "", runs.StoreError("", err)
 	}
 	for _, mark := range marks {
 		if mark.State != a2av1.TaskState_TASK_STATE_SUBMITTED {
@@ -149,12 +151,12 @@ type question struct {
 
 // questionsOf returns the open questions of a scope of a root task and of the scopes below. It
 // reads the journal only if the task lists questions, which few tasks do.
-func (m *Monitor) questionsOf(ctx context.Context, root a2a.Key, scope string) ([]question, error) {
+func (m *Monitor) questionsOf(ctx context.Context, root runs.Key, scope string) ([]question, error) {
 	task, err := m.h.GetTask(ctx, &a2av1.GetTaskRequest{Id: root.ID, HistoryLength: proto.Int32(0)})
-	if a2a.IsNotFound(err) || a2a.IsDamaged(err) { // deleted meanwhile, or unreadable; list the others
+	if a2aerror.IsNotFound(err) || a2aerror.IsDamaged(err) { // deleted meanwhile, or unreadable; list the others
 		return nil, nil
 	}
-	if err != nil || len(a2a.RunOf(task.GetMetadata()).GetQuestions()) == 0 {
+	if err != nil || len(project.RunOf(task.GetMetadata()).GetQuestions()) == 0 {
 		return nil, err
 	}
 	r, asked := newRun(root.ID, "", journal.Outline), map[string]int64{}
@@ -211,7 +213,7 @@ func parseToken(req *teamv1.ListQuestionsRequest) (place, error) {
 }
 
 func invalidToken() error {
-	return a2a.Invalid(a2a.Violation{Field: "pageToken", Description: "is not a page token of this list; omit it to start with the first page"})
+	return a2aerror.Invalid(agent.Violation{Field: "pageToken", Description: "is not a page token of this list; omit it to start with the first page"})
 }
 
 // AnswerQuestion answers an open question of a task of the caller, or one that the caller
@@ -227,7 +229,7 @@ func (m *Monitor) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestion
 	send := &a2av1.SendMessageRequest{Message: msg, Configuration: &a2av1.SendMessageConfiguration{ReturnImmediately: true}}
 	if q := req.GetQuestion(); q != "" {
 		send.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{
-			a2a.TeamRunURI: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"question": structpb.NewStringValue(q)}}),
+			project.TeamRunURI: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"question": structpb.NewStringValue(q)}}),
 		}}
 	}
 	task, err := m.h.Answer(ctx, send)
@@ -240,7 +242,7 @@ func (m *Monitor) AnswerQuestion(ctx context.Context, req *teamv1.AnswerQuestion
 // answerError maps the field names in an error of the sent message to the fields of the
 // request.
 func answerError(req *teamv1.AnswerQuestionRequest, err error) error {
-	var e *a2a.Error
+	var e *a2aerror.Error
 	if !errors.As(err, &e) || len(e.Violations) == 0 {
 		return err
 	}
@@ -255,7 +257,7 @@ func answerError(req *teamv1.AnswerQuestionRequest, err error) error {
 			faults[i].Field = "text"
 		}
 	}
-	named := a2a.Invalid(faults...)
+	named := a2aerror.Invalid(faults...)
 	named.Reason, named.Code, named.Details = e.Reason, e.Code, e.Details
 	return named
 }
@@ -274,11 +276,11 @@ func answer(req *teamv1.AnswerQuestionRequest) (*a2av1.Message, error) {
 	}
 	switch {
 	case len(m.GetParts()) == 0 || req.GetText() == "" && req.GetMessage() == nil:
-		return nil, a2a.Invalid(a2a.Violation{Field: "text", Description: "is required, unless the answer is a message with parts"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "text", Description: "is required, unless the answer is a message with parts"})
 	case req.GetTaskId() == "":
-		return nil, a2a.Invalid(a2a.Violation{Field: "taskId", Description: "is required"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "taskId", Description: "is required"})
 	case m.GetTaskId() != "" && m.GetTaskId() != req.GetTaskId():
-		return nil, a2a.Invalid(a2a.Violation{Field: "taskId", Description: "does not match the task of the message; omit one of them"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "taskId", Description: "does not match the task of the message; omit one of them"})
 	}
 	m.TaskId = req.GetTaskId()
 	if m.GetMessageId() != "" {

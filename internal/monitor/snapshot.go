@@ -10,8 +10,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // show sends the state of the team, unless it equals the one that was sent last. The first
@@ -53,7 +53,7 @@ func (w *teamWatch) snapshot() *teamv1.TeamSnapshot {
 		MemberCount: int32(len(w.health.GetMembers())), Tasks: f.tasks.proto(), Runs: f.runs.proto(), Spent: spentOr(f.spent), //nolint:gosec // a small number
 		RunP50: quantile(f.took, 50), RunP95: quantile(f.took, 95), Partial: w.partial,
 	}
-	room := a2a.MaxPageBytes
+	room := runs.MaxPageBytes
 	for _, p := range open {
 		if len(s.GetActive()) < maxShown {
 			s.Active = append(s.Active, p.active())

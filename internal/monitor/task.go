@@ -5,7 +5,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -13,7 +13,7 @@ import (
 // use.
 type taskWatch struct {
 	m       *Monitor
-	key     a2a.Key // of the root task
+	key     runs.Key // of the root task
 	scope   string
 	account string
 	run     *run

@@ -12,10 +12,13 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -39,7 +42,7 @@ const (
 // INSUFFICIENT_RESOURCES if too many streams are open, and UNSUPPORTED_OPERATION. The
 // sequence can be iterated once, before ctx ends.
 func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
-	who, err := a2a.Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +77,7 @@ func (m *Monitor) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (
 // the figures of all tasks. It is not safe for concurrent use.
 type teamWatch struct {
 	m           *Monitor
-	overview    a2a.Overview
+	overview    runs.Overview
 	owner, team string
 	holders     []string // the agents in whose tasks the team may work; only grows
 	wake        <-chan struct{}
@@ -128,7 +131,7 @@ func (w *teamWatch) begin(ctx context.Context, text string) error {
 	w.holders = w.m.holders(w.team, 0)
 	marks, err := w.marks(ctx)
 	if err != nil {
-		return a2a.StoreError("", err)
+		return runs.StoreError("", err)
 	}
 	behind, err := w.board.begin(ctx, c.board)
 	if err != nil {
@@ -138,16 +141,16 @@ func (w *teamWatch) begin(ctx context.Context, text string) error {
 		w.board.skip()
 		return w.load(ctx, marks, w.upTo, func(string) func(*teamv1.Event) bool { return everything })
 	}
-	old := slices.DeleteFunc(slices.Clone(marks), func(m a2a.RunMark) bool { _, listed := c.roots[m.Root]; return listed })
+	old := slices.DeleteFunc(slices.Clone(marks), func(m runs.RunMark) bool { _, listed := c.roots[m.Root]; return listed })
 	if err := w.load(ctx, old, c.upTo, c.covered); err != nil {
 		return err
 	}
-	listed := slices.DeleteFunc(marks, func(m a2a.RunMark) bool { _, listed := c.roots[m.Root]; return !listed })
+	listed := slices.DeleteFunc(marks, func(m runs.RunMark) bool { _, listed := c.roots[m.Root]; return !listed })
 	return w.load(ctx, listed, time.Time{}, c.covered)
 }
 
 // marks returns the tasks of all holders that run, and the newest ones that have ended.
-func (w *teamWatch) marks(ctx context.Context) (marks []a2a.RunMark, err error) {
+func (w *teamWatch) marks(ctx context.Context) (marks []runs.RunMark, err error) {
 	for _, id := range w.holders {
 		more, err := w.marksOf(ctx, id)
 		if err != nil {
@@ -158,8 +161,8 @@ func (w *teamWatch) marks(ctx context.Context) (marks []a2a.RunMark, err error) 
 	return marks, nil
 }
 
-func (w *teamWatch) marksOf(ctx context.Context, holder string) ([]a2a.RunMark, error) {
-	marks, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: holder})
+func (w *teamWatch) marksOf(ctx context.Context, holder string) ([]runs.RunMark, error) {
+	marks, err := w.overview.Runs(ctx, w.owner, runs.RunFilter{Agent: holder})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +170,7 @@ func (w *teamWatch) marksOf(ctx context.Context, holder string) ([]a2a.RunMark, 
 	for i, m := range marks {
 		open[m.Root] = i
 	}
-	ended, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: holder, Ended: true, Limit: w.m.c.Runs + len(marks) + 1})
+	ended, err := w.overview.Runs(ctx, w.owner, runs.RunFilter{Agent: holder, Ended: true, Limit: w.m.c.Runs + len(marks) + 1})
 	for _, m := range ended {
 		i, known := open[m.Root]
 		switch {
@@ -187,7 +190,7 @@ func (w *teamWatch) marksOf(ctx context.Context, holder string) ([]a2a.RunMark, 
 func everything(*teamv1.Event) bool { return true }
 
 // covers reports whether the store still has the listed roots of a cursor.
-func covers(marks []a2a.RunMark, c cursor) bool {
+func covers(marks []runs.RunMark, c cursor) bool {
 	there := map[string]int64{}
 	for _, m := range marks {
 		there[m.Root] = m.Seq
@@ -210,9 +213,9 @@ func (c cursor) covered(root string) func(*teamv1.Event) bool {
 
 // load folds the events of tasks that were sent already, as sent reports for each root.
 // Tasks that ended before a time need not be read if their figures are cached.
-func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.Time, sent func(root string) func(*teamv1.Event) bool) error {
+func (w *teamWatch) load(ctx context.Context, marks []runs.RunMark, before time.Time, sent func(root string) func(*teamv1.Event) bool) error {
 	for _, mark := range marks {
-		key := a2a.Key{Owner: w.owner, ID: mark.Root}
+		key := runs.Key{Owner: w.owner, ID: mark.Root}
 		if f := w.m.known(key, w.team); f != nil && mark.StatusAt.Before(before) {
 			w.past.add(f)
 			continue
@@ -241,9 +244,9 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 			return true
 		})
 		switch {
-		case a2a.IsNotFound(err): // deleted meanwhile
+		case a2aerror.IsNotFound(err): // deleted meanwhile
 			continue
-		case a2a.IsDamaged(err): // show the other tasks
+		case a2aerror.IsDamaged(err): // show the other tasks
 			w.skip(mark)
 			continue
 		case err != nil:
@@ -256,7 +259,7 @@ func (w *teamWatch) load(ctx context.Context, marks []a2a.RunMark, before time.T
 }
 
 // skip stops watching a task that cannot be read, and marks the figures as partial.
-func (w *teamWatch) skip(mark a2a.RunMark) {
+func (w *teamWatch) skip(mark runs.RunMark) {
 	delete(w.runs, mark.Root)
 	w.over[mark.Root] = ending{mark.Seq, w.m.c.Clock(), false}
 	w.partial = true
@@ -272,18 +275,18 @@ func (w *teamWatch) keep(r *watched) {
 	w.over[r.Root] = ending{r.Seq, r.Top.Ended, len(r.parts) == 0}
 	f := r.figures()
 	w.past.add(f)
-	w.m.remember(a2a.Key{Owner: w.owner, ID: r.Root}, w.team, f)
+	w.m.remember(runs.Key{Owner: w.owner, ID: r.Root}, w.team, f)
 }
 
 // known returns the cached figures of a team in an ended run, or nil if they are not cached.
-func (m *Monitor) known(k a2a.Key, team string) *figures {
+func (m *Monitor) known(k runs.Key, team string) *figures {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.past[pastKey{k, team}]
 }
 
 // remember caches the figures of a team in an ended run.
-func (m *Monitor) remember(k a2a.Key, team string, f *figures) {
+func (m *Monitor) remember(k runs.Key, team string, f *figures) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.past) >= maxPast {
@@ -306,7 +309,7 @@ func (w *teamWatch) introduce(ctx context.Context) {
 	if info, err := a.Info(ctx); err == nil {
 		w.who.Name, w.who.Description, w.who.Mode = cmp.Or(info.GetName(), w.team), info.GetDescription(), info.GetMetadata()["mode"]
 	}
-	w.open = openBreakers(a, a2a.AccountOf(w.owner))
+	w.open = openBreakers(a, identity.AccountOf(w.owner))
 	if w.health = w.knownHealth(); len(w.health.GetMembers()) == 0 { // not checked yet
 		if h, err := a.HealthCheck(ctx); err == nil {
 			w.health = h
@@ -360,7 +363,7 @@ func (w *teamWatch) refresh(ctx context.Context) bool {
 		return true
 	}
 	if a, err := w.m.h.Agents().Get(w.team); err == nil {
-		open := openBreakers(a, a2a.AccountOf(w.owner))
+		open := openBreakers(a, identity.AccountOf(w.owner))
 		if !maps.Equal(open, w.open) {
 			w.open = open
 			return true
@@ -483,9 +486,9 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 		}
 	}
 	for _, id := range w.holders {
-		marks, err := w.overview.Runs(ctx, w.owner, a2a.RunFilter{Agent: id, Ended: true, Since: w.upTo})
+		marks, err := w.overview.Runs(ctx, w.owner, runs.RunFilter{Agent: id, Ended: true, Since: w.upTo})
 		if err != nil {
-			return nil, a2a.StoreError("", err)
+			return nil, runs.StoreError("", err)
 		}
 		for _, mark := range marks {
 			w.follow(mark)
@@ -496,13 +499,13 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 		if r.Seq >= r.mark || len(list) >= maxBatch {
 			continue
 		}
-		page, _, err := w.m.h.Page(ctx, a2a.Key{Owner: w.owner, ID: root}, r.Seq)
+		page, _, err := w.m.h.Page(ctx, runs.Key{Owner: w.owner, ID: root}, r.Seq)
 		switch {
-		case a2a.IsNotFound(err):
+		case a2aerror.IsNotFound(err):
 			delete(w.runs, root)
 			continue
-		case a2a.IsDamaged(err):
-			w.skip(a2a.RunMark{Root: root, Seq: r.mark})
+		case a2aerror.IsDamaged(err):
+			w.skip(runs.RunMark{Root: root, Seq: r.mark})
 			continue
 		case err != nil:
 			return nil, err
@@ -524,7 +527,7 @@ func (w *teamWatch) news(ctx context.Context) ([]news, error) {
 
 // follow records how far a task has progressed, unless it has ended and was sent
 // completely.
-func (w *teamWatch) follow(mark a2a.RunMark) {
+func (w *teamWatch) follow(mark runs.RunMark) {
 	if _, over := w.over[mark.Root]; over {
 		return
 	}

@@ -16,7 +16,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/internal/testkit/storetest"
@@ -31,7 +33,7 @@ type desk struct {
 	store  store.Store
 	m      *Monitor
 	ctx    context.Context //nolint:containedctx // of the caller
-	claims map[string]a2a.Claim
+	claims map[string]runs.Claim
 }
 
 type registry struct{}
@@ -40,11 +42,11 @@ func (registry) Get(id string) (agent.Agent, error) { return &agent.Func{ID: id}
 func (registry) IDs() []string                      { return []string{"a"} }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{T: t, clock: storetest.NewClock(), claims: map[string]a2a.Claim{}}
+	d := &desk{T: t, clock: storetest.NewClock(), claims: map[string]runs.Claim{}}
 	d.store = memstore.OpenAt(t, d.clock.Now)
 	h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: d.store, Overview: d.store, Clock: d.clock.Now})
 	d.m = New(Config{Handler: h, Clock: d.clock.Now, Poll: 10 * time.Millisecond})
-	d.ctx = a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
+	d.ctx = identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann"})
 	return d
 }
 
@@ -57,7 +59,7 @@ func (d *desk) begin(id string) {
 func (d *desk) beginAs(accepted *teamv1.Accepted) {
 	d.Helper()
 	id := accepted.GetTaskId()
-	_, _, err := d.store.Create(d.ctx, a2a.New{Owner: "acme/ann", Accepted: accepted})
+	_, _, err := d.store.Create(d.ctx, runs.New{Owner: "acme/ann", Accepted: accepted})
 	if err != nil {
 		d.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -22,7 +24,7 @@ type countedStore struct {
 	looks atomic.Int64
 }
 
-func (s *countedStore) Runs(ctx context.Context, owner string, f a2a.RunFilter) ([]a2a.RunMark, error) {
+func (s *countedStore) Runs(ctx context.Context, owner string, f runs.RunFilter) ([]runs.RunMark, error) {
 	s.looks.Add(1)
 	return s.Store.Runs(ctx, owner, f)
 }
@@ -34,7 +36,7 @@ func TestR_003_30_WatcherSleepsWhileOthersWork(t *testing.T) {
 		st := &countedStore{Store: memstore.Open(t)}
 		h := a2a.NewHandler(a2a.Config{Agents: registry{}, Store: st, Overview: st})
 		m := New(Config{Handler: h, Poll: time.Hour})
-		ctx, leave := context.WithCancel(a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"}))
+		ctx, leave := context.WithCancel(identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann"}))
 		told := make(chan struct{}, 100)
 		seq, err := m.WatchTeam(ctx, &teamv1.WatchTeamRequest{TeamId: "a"})
 		if err != nil {
@@ -75,7 +77,7 @@ func hear(seq iter.Seq2[*teamv1.WatchTeamResponse, error], told chan<- struct{})
 func works(t *testing.T, st *sqlstore.Store, owner string, rest func()) {
 	t.Helper()
 	id := "of " + owner
-	if _, _, err := st.Create(t.Context(), a2a.New{Owner: owner, Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}}); err != nil {
+	if _, _, err := st.Create(t.Context(), runs.New{Owner: owner, Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}}); err != nil {
 		t.Fatal(err)
 	}
 	rest()

@@ -15,17 +15,17 @@ import (
 
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/tracing"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Config configures a Dispatcher. Pushes, Outbox, Client and Encode are required.
 type Config struct {
 	// Pushes stores the configurations and says which of them are due.
-	Pushes a2a.Pushes
+	Pushes runs.Pushes
 	// Outbox returns the notifications that a configuration has not received yet, like
 	// the method Outbox of a2a.Handler.
-	Outbox func(ctx context.Context, p a2a.Push) (*feed.Outbox, error)
+	Outbox func(ctx context.Context, p runs.Push) (*feed.Outbox, error)
 	// Client makes the calls. It must not follow redirects. Its dialer decides which
 	// addresses may be called.
 	Client *http.Client
@@ -33,7 +33,7 @@ type Config struct {
 	Encode func(proto.Message) ([]byte, error)
 	// Old returns the body for a configuration in an older version of the protocol: the
 	// current task. It may be nil if there are no such configurations.
-	Old func(ctx context.Context, p a2a.Push) (body []byte, mediaType string, err error)
+	Old func(ctx context.Context, p runs.Push) (body []byte, mediaType string, err error)
 	// Sign returns the signatures of a payload for the receiver with a URL, each as a detached JWS. The
 	// payload is the ID of the notification, the time and the body, with dots between them. If Sign is
 	// nil or returns none, notifications are not signed.
@@ -97,7 +97,7 @@ type Dispatcher struct {
 
 // configID identifies a configuration.
 type configID struct {
-	task a2a.Key
+	task runs.Key
 	id   string
 }
 
@@ -260,11 +260,11 @@ func (d *Dispatcher) leave(s *session) {
 
 // settle records a step of a configuration, even while the dispatcher stops. It reports
 // whether the step was recorded: not if the claim was lost or the store failed.
-func (d *Dispatcher) settle(ctx context.Context, c a2a.PushClaim, s a2a.PushStep) bool {
+func (d *Dispatcher) settle(ctx context.Context, c runs.PushClaim, s runs.PushStep) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	err := d.Pushes.SettlePush(ctx, c, s)
-	if err != nil && !errors.Is(err, a2a.ErrPushLost) {
+	if err != nil && !errors.Is(err, runs.ErrPushLost) {
 		d.Log.Warn("cannot record a delivery; the notification may be sent again",
 			zap.String("task", c.Task.ID), zap.String("config", c.Config.GetId()), zap.Error(err))
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/push"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const me = "acme/ann"
 
-func key(task string) a2a.Key { return a2a.Key{Owner: me, ID: task} }
+func key(task string) runs.Key { return runs.Key{Owner: me, ID: task} }
 
 // call is one that a receiver got.
 type call struct {
@@ -134,11 +135,11 @@ func (w *world) told(host string) []call {
 }
 
 // run makes a task, with a configuration for each host, and claims it.
-func (w *world) run(id string, hosts ...string) a2a.Claim {
+func (w *world) run(id string, hosts ...string) runs.Claim {
 	w.t.Helper()
 	m := agent.UserMessage("m-"+id, "do it")
 	m.ContextId = "c"
-	n := a2a.New{Owner: me, MessageID: m.GetMessageId(), Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: me, Message: m}}
+	n := runs.New{Owner: me, MessageID: m.GetMessageId(), Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: me, Message: m}}
 	if _, _, err := w.store.Create(w.t.Context(), n); err != nil {
 		w.t.Fatal(err)
 	}
@@ -158,12 +159,12 @@ func (w *world) register(task, host string, seen int64) {
 		Id: host, TaskId: task, Url: "https://" + host + "/hook?q=canary-query", Token: "canary-token",
 		Authentication: &a2av1.AuthenticationInfo{Scheme: "Bearer", Credentials: "canary-credentials"},
 	}
-	if err := w.store.PutPush(w.t.Context(), a2a.Push{Task: key(task), Config: c, PushState: a2a.PushState{Seen: seen}}); err != nil {
+	if err := w.store.PutPush(w.t.Context(), runs.Push{Task: key(task), Config: c, PushState: runs.PushState{Seen: seen}}); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) append(c a2a.Claim, events ...*teamv1.Event) {
+func (w *world) append(c runs.Claim, events ...*teamv1.Event) {
 	w.t.Helper()
 	if err := c.Journal.Append(w.t.Context(), events...); err != nil {
 		w.t.Fatal(err)
@@ -173,7 +174,7 @@ func (w *world) append(c a2a.Claim, events ...*teamv1.Event) {
 	}
 }
 
-func (w *world) push(task, id string) a2a.Push {
+func (w *world) push(task, id string) runs.Push {
 	w.t.Helper()
 	p, err := w.store.Push(w.t.Context(), key(task), id)
 	if err != nil {
@@ -375,7 +376,7 @@ func TestP6_T_18_BlackHolesDelayNobody(t *testing.T) {
 		run := w.run("one", "well")
 		w.append(run, progress("first"))
 		synctest.Wait()
-		var runs []a2a.Claim
+		var runs []runs.Claim
 		for i := range 20 {
 			hosts := []string{}
 			for j := range 10 {
@@ -453,7 +454,7 @@ func TestA_18_WhatIsMadeAgainIsToldOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := &a2av1.TaskPushNotificationConfig{Id: "well", TaskId: "one", Url: "https://other/"}
-		if err := w.store.PutPush(t.Context(), a2a.Push{Task: key("one"), Config: other, PushState: a2a.PushState{Seen: 1}}); err != nil {
+		if err := w.store.PutPush(t.Context(), runs.Push{Task: key("one"), Config: other, PushState: runs.PushState{Seen: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -485,16 +486,16 @@ func TestP6_AStoreThatFailsDelaysLittle(t *testing.T) {
 		fails func(n int) bool // the nth read
 		at    []time.Duration  // when it is read; something happens after two minutes
 	}{
-		{"a short failure", a2a.ErrStorage, func(n int) bool { return n <= 3 }, seconds(0, 1, 3, 7, 120)},
-		{"two of them", a2a.ErrStorage, func(n int) bool { return n <= 3 || n == 5 }, seconds(0, 1, 3, 7, 120, 121)},
+		{"a short failure", runs.ErrStorage, func(n int) bool { return n <= 3 }, seconds(0, 1, 3, 7, 120)},
+		{"two of them", runs.ErrStorage, func(n int) bool { return n <= 3 || n == 5 }, seconds(0, 1, 3, 7, 120, 121)},
 		{"a long failure", errors.New("any"), always, seconds(0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111)},
-		{"damage", fmt.Errorf("of one: %w", a2a.ErrDataLoss), always, seconds(0, 330, 660, 990)},
+		{"damage", fmt.Errorf("of one: %w", runs.ErrDataLoss), always, seconds(0, 330, 660, 990)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				var at []time.Duration
-				outbox := func(ctx context.Context, p a2a.Push) (*feed.Outbox, error) {
+				outbox := func(ctx context.Context, p runs.Push) (*feed.Outbox, error) {
 					at = append(at, time.Since(w.start).Round(time.Second)) // one session after the other
 					if c.fails(len(at)) {
 						return nil, c.err

@@ -9,20 +9,22 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/feed"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 )
 
 // session delivers the notifications of one claimed configuration, one after the other, and
 // records each delivery.
 type session struct {
 	*Dispatcher
-	claim         a2a.PushClaim
-	state         a2a.PushState
+	claim         runs.PushClaim
+	state         runs.PushState
 	host, account string // the names under which sessions and slots are counted
 }
 
-func (d *Dispatcher) newSession(c a2a.PushClaim) *session {
-	return &session{Dispatcher: d, claim: c, state: c.PushState, host: "host " + c.Origin(), account: "account " + a2a.AccountOf(c.Task.Owner)}
+func (d *Dispatcher) newSession(c runs.PushClaim) *session {
+	return &session{Dispatcher: d, claim: c, state: c.PushState, host: "host " + c.Origin(), account: "account " + identity.AccountOf(c.Task.Owner)}
 }
 
 func (s *session) configID() configID { return configID{s.claim.Task, s.claim.Config.GetId()} }
@@ -33,7 +35,7 @@ func (s *session) names() []string { return []string{"", s.host, s.account} }
 // sessions.
 func (s *session) postpone(ctx context.Context) {
 	pause := s.Policy.Busy + time.Duration(s.Rand(int64(9*s.Policy.Busy)))
-	s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushDue, At: s.Pushes.Now().Add(pause)})
+	s.settle(ctx, s.claim, runs.PushStep{PushState: s.state, Then: runs.PushDue, At: s.Pushes.Now().Add(pause)})
 }
 
 // run delivers notifications until no new one arrives within Policy.Linger, an attempt
@@ -59,7 +61,7 @@ func (s *session) run(ctx context.Context) {
 		switch {
 		case errors.Is(err, errQuiet):
 			s.state.Seen, s.state.Part = out.Seen(), 0
-			s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushIdle})
+			s.settle(ctx, s.claim, runs.PushStep{PushState: s.state, Then: runs.PushIdle})
 			return
 		case err != nil:
 			s.stop(ctx, err)
@@ -107,7 +109,7 @@ func (s *session) next(ctx context.Context, out *feed.Outbox) (*feed.Notice, err
 func (s *session) extend(ctx context.Context) bool {
 	at := s.Pushes.Now().Add(s.Policy.Lease)
 	s.claim.Until = at
-	return s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushHold, At: at})
+	return s.settle(ctx, s.claim, runs.PushStep{PushState: s.state, Then: runs.PushHold, At: at})
 }
 
 // stop releases the claim. If only this process stops, another one may continue at once. If
@@ -116,23 +118,23 @@ func (s *session) extend(ctx context.Context) bool {
 func (s *session) stop(ctx context.Context, err error) {
 	at := s.Pushes.Now()
 	switch {
-	case errors.Is(err, errLost), errors.Is(err, a2a.TaskNotFound("")): // a configuration is deleted with its task
+	case errors.Is(err, errLost), errors.Is(err, a2aerror.TaskNotFound("")): // a configuration is deleted with its task
 		return
 	case ctx.Err() == nil:
 		s.Log.Warn("cannot read a task to notify its webhooks", zap.String("task", s.claim.Task.ID), zap.Error(err))
 		pause := s.Policy.Most/10 + time.Duration(s.Rand(int64(s.Policy.Most)))
-		if !errors.Is(err, a2a.ErrDataLoss) {
+		if !errors.Is(err, runs.ErrDataLoss) {
 			pause = s.Policy.pause(s.failedRead(s.configID()), 0, s.Rand)
 		}
 		at = at.Add(pause)
 	}
-	s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushDue, At: at})
+	s.settle(ctx, s.claim, runs.PushStep{PushState: s.state, Then: runs.PushDue, At: at})
 }
 
 // end records that the task has no further notifications.
 func (s *session) end(ctx context.Context) {
 	s.state.Ended = true
-	s.settle(ctx, s.claim, a2a.PushStep{PushState: s.state, Then: a2a.PushIdle})
+	s.settle(ctx, s.claim, runs.PushStep{PushState: s.state, Then: runs.PushIdle})
 }
 
 // deliver sends one notification. It returns false if the session ends.
@@ -207,7 +209,7 @@ func (s *session) delivered(ctx context.Context, n *feed.Notice, out *feed.Outbo
 		s.forget(failing + s.host) // so that the next failure is logged
 		s.about(n).Warn("a webhook works again", zap.Int("tries", s.state.Tries+1))
 	}
-	s.state = a2a.PushState{Seen: n.Seen, Part: n.Next}
+	s.state = runs.PushState{Seen: n.Seen, Part: n.Next}
 	if out.Ended() {
 		s.end(ctx)
 		return false
@@ -236,17 +238,17 @@ func (s *session) failed(ctx context.Context, n *feed.Notice, r result) bool {
 	if !drop {
 		pause := s.Policy.pause(st.Tries, r.retryAfter, s.Rand)
 		log.Debug("a notification was not delivered", zap.Duration("pause", pause))
-		s.settle(ctx, s.claim, a2a.PushStep{PushState: *st, Then: a2a.PushDue, At: now.Add(pause)})
+		s.settle(ctx, s.claim, runs.PushStep{PushState: *st, Then: runs.PushDue, At: now.Add(pause)})
 		return false
 	}
 	log.Info("dropped a notification")
 	s.Metrics.Dropped(ctx)
-	dead := &a2a.DeadPush{Config: s.claim.Config.GetId(), Seq: n.Event, Part: n.Part, Tries: st.Tries, Error: r.err, At: now}
-	s.state = a2a.PushState{Seen: n.Seen, Part: n.Next, Failing: true, Error: r.err}
-	step := a2a.PushStep{PushState: s.state, Dead: dead, Then: a2a.PushHold, At: now.Add(s.Policy.Lease)}
+	dead := &runs.DeadPush{Config: s.claim.Config.GetId(), Seq: n.Event, Part: n.Part, Tries: st.Tries, Error: r.err, At: now}
+	s.state = runs.PushState{Seen: n.Seen, Part: n.Next, Failing: true, Error: r.err}
+	step := runs.PushStep{PushState: s.state, Dead: dead, Then: runs.PushHold, At: now.Add(s.Policy.Lease)}
 	if r.retryAfter > 0 {
-		step.Then, step.At = a2a.PushDue, now.Add(min(r.retryAfter, s.Policy.MaxWait))
+		step.Then, step.At = runs.PushDue, now.Add(min(r.retryAfter, s.Policy.MaxWait))
 	}
 	s.claim.Until = step.At
-	return s.settle(ctx, s.claim, step) && step.Then == a2a.PushHold
+	return s.settle(ctx, s.claim, step) && step.Then == runs.PushHold
 }

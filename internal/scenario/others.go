@@ -6,8 +6,8 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -35,7 +35,7 @@ func (p *play) others(ctx context.Context, stop bool) error {
 
 // tally notes what the tasks have cost that the runs have begun, and returns those that work.
 func (p *play) tally(ctx context.Context) (working []*teamv1.FoundTask, err error) {
-	q := a2a.TaskQuery{Account: account, PageSize: 100}
+	q := runs.TaskQuery{Account: account, PageSize: 100}
 	var sum *teamv1.Spent
 	for {
 		page, err := p.stage.tasks.Find(ctx, q)

@@ -12,7 +12,8 @@ import (
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/egress"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -23,7 +24,7 @@ const account = "local"
 // stage is a server without listeners that runs one scenario, with its own agents and store.
 type stage struct {
 	local  *server.Local
-	tasks  a2a.Overview
+	tasks  runs.Overview
 	closes []func() error // called in this order
 }
 
@@ -70,7 +71,7 @@ func (s *stage) play(ctx context.Context, act func(ctx context.Context) error) e
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- s.local.Serve(serving) }()
-	err := act(a2a.WithCaller(ctx, a2a.Caller{Account: account, Principal: account, EveryRole: true}))
+	err := act(identity.WithCaller(ctx, identity.Caller{Account: account, Principal: account, EveryRole: true}))
 	stop()
 	return errors.Join(err, <-served, s.close())
 }

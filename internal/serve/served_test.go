@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // ann may manage teams.
 func ann(t *testing.T) context.Context {
 	t.Helper()
-	return a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.EveryPermission})
+	return identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann", Permissions: identity.EveryPermission})
 }
 
 func yaml(text string) *teamv1.CreateTeamRequest {

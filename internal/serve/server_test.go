@@ -23,10 +23,10 @@ import (
 	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/transcript"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -417,13 +417,13 @@ func TestA_01_TheFileRequiresTheExtension(t *testing.T) {
 	if e := card.GetCapabilities().GetExtensions(); err != nil || len(e) != 1 || !e[0].GetRequired() {
 		t.Errorf("card: %v, %v", e, err)
 	}
-	for _, uris := range [][]string{nil, {a2a.TeamRunURI}} {
+	for _, uris := range [][]string{nil, {project.TeamRunURI}} {
 		c, err := a2aclient.Open(t.Context(), url, a2aclient.Config{Extensions: uris})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = c.SendMessage(t.Context(), &a2av1.SendMessageRequest{Message: agent.UserMessage("m", "x")})
-		if (err == nil) != (len(uris) == 1) || err != nil && !strings.Contains(err.Error(), a2a.TeamRunURI) {
+		if (err == nil) != (len(uris) == 1) || err != nil && !strings.Contains(err.Error(), project.TeamRunURI) {
 			t.Errorf("with %v: %v", uris, err)
 		}
 		if err := c.Close(); err != nil {

@@ -20,9 +20,10 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/settings"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -43,7 +44,7 @@ func key(name, account, secret string) *teamv1.ApiKey {
 func TestA_21_AuthMatrix(t *testing.T) {
 	var owner string
 	p := &probe{get: func(ctx context.Context, _ *a2av1.GetTaskRequest) (*a2av1.Task, error) {
-		caller, _ := a2a.CallerOf(ctx)
+		caller, _ := identity.CallerOf(ctx)
 		owner = caller.Owner()
 		return task(ctx, &a2av1.GetTaskRequest{Id: "t1"})
 	}}
@@ -250,8 +251,8 @@ func TestA_21_KeysAreNotPassedOn(t *testing.T) {
 func TestA_01_ExtensionSupportRequired(t *testing.T) {
 	target := start(t, server.Config{Handler: &probe{get: task}, Settings: settings.Of(&teamv1.ServerSettings{Protocol: &teamv1.ProtocolSettings{RequireTeamRun: true}})})
 	knows, other := target, target
-	knows.Headers = map[string]string{"a2a-extensions": "urn:other, " + a2a.TeamRunURI}
-	other.Headers = map[string]string{"a2a-extensions": a2a.RoutingURI}
+	knows.Headers = map[string]string{"a2a-extensions": "urn:other, " + project.TeamRunURI}
+	other.Headers = map[string]string{"a2a-extensions": project.RoutingURI}
 	get := &a2av1.GetTaskRequest{Id: "t1"}
 	for name, without := range map[string]rig.Target{"none": target, "another": other} {
 		t.Run(name, func(t *testing.T) {
@@ -259,7 +260,7 @@ func TestA_01_ExtensionSupportRequired(t *testing.T) {
 				_, err := client.Get(t.Context(), get)
 				f := rig.Fault(err)
 				if f == nil || f.Reason != "EXTENSION_SUPPORT_REQUIRED" || f.Domain != "a2a-protocol.org" || f.Code != "FailedPrecondition" ||
-					f.Details["required"] != a2a.TeamRunURI || f.HTTP != 0 && f.HTTP != http.StatusOK && f.HTTP != http.StatusBadRequest {
+					f.Details["required"] != project.TeamRunURI || f.HTTP != 0 && f.HTTP != http.StatusOK && f.HTTP != http.StatusBadRequest {
 					t.Errorf("got %+v", f)
 				}
 				_, err = rig.Collect(client.Subscribe(t.Context(), &a2av1.SubscribeToTaskRequest{Id: "t1"}, 0))

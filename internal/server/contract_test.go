@@ -24,7 +24,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/server/service"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -341,7 +341,7 @@ func TestR_001_56_ContractErrors(t *testing.T) {
 	g := newContractGolden(t)
 	for _, err := range []error{
 		agent.Errorf(agent.CodeNotFound, agent.ReasonTeamNotFound, "there is no team %q", "<x>&"),
-		a2a.Invalid(a2a.Violation{Field: "b", Description: "is <b>"}, a2a.Violation{Field: "a", Description: "is \"a\""}),
+		a2aerror.Invalid(agent.Violation{Field: "b", Description: "is <b>"}, agent.Violation{Field: "a", Description: "is \"a\""}),
 		agent.Errorf(agent.CodeFailedPrecondition, "", "no reason is given"),
 		withDetails(agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources, "full"), 1500*time.Millisecond, nil),
 		withDetails(agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonCollaborationInProgress, "busy"), time.Nanosecond, map[string]string{"z": "", "a": "1", "<": "&"}),

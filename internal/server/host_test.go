@@ -11,10 +11,10 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/settings"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestA_21_T_45_ForeignPages: without keys, requests from a page of another site are rejected,
@@ -103,8 +103,8 @@ func TestA_21_NoHost(t *testing.T) {
 // byCertificate accepts callers without a token, as by their certificates.
 type byCertificate struct{ auth.Authenticator }
 
-func (byCertificate) Authenticate(auth.Request) (a2a.Caller, error) {
-	return a2a.Caller{Account: "acme", Principal: "ann", Permissions: a2a.EveryPermission}, nil
+func (byCertificate) Authenticate(auth.Request) (identity.Caller, error) {
+	return identity.Caller{Account: "acme", Principal: "ann", Permissions: identity.EveryPermission}, nil
 }
 
 // TestA_21_PagesAndCertificates: a browser adds its certificate to requests of every page, so those of other

@@ -17,6 +17,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -263,7 +264,7 @@ func TestA_26_T_46_Reflection(t *testing.T) {
 }
 
 func TestA_01_ExtensionsAreActivated(t *testing.T) {
-	const team = a2a.TeamRunURI
+	const team = project.TeamRunURI
 	var got []string
 	p := &probe{get: func(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av1.Task, error) {
 		got = a2a.ExtensionsOf(ctx)

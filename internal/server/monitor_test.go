@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/server"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -19,12 +20,12 @@ type watchers struct {
 	team  *teamv1.WatchTeamRequest
 	task  *teamv1.WatchTaskRequest
 	asked *teamv1.ListQuestionsRequest
-	who   a2a.Caller
+	who   identity.Caller
 }
 
 func (w *watchers) WatchTeam(ctx context.Context, req *teamv1.WatchTeamRequest) (iter.Seq2[*teamv1.WatchTeamResponse, error], error) {
 	w.team = req
-	w.who, _ = a2a.CallerOf(ctx)
+	w.who, _ = identity.CallerOf(ctx)
 	if req.GetTeamId() == "none" {
 		return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "there is none")
 	}
@@ -62,7 +63,7 @@ func (w *watchers) ListQuestions(_ context.Context, req *teamv1.ListQuestionsReq
 }
 
 func (*watchers) AnswerQuestion(_ context.Context, req *teamv1.AnswerQuestionRequest) (*teamv1.AnswerQuestionResponse, error) {
-	return nil, a2a.TaskNotFound(req.GetTaskId() + " " + req.GetText())
+	return nil, a2aerror.TaskNotFound(req.GetTaskId() + " " + req.GetText())
 }
 
 // TestA_01_MonitorPaths: the monitor's paths are no tenants and no parts of ids; a

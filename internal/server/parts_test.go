@@ -10,7 +10,7 @@ import (
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 )
 
 // parted is a handler with a task of one part.
@@ -21,7 +21,7 @@ type parted struct {
 
 func (p parted) Part(_ context.Context, _, id string, is func(*a2av1.Part) bool) (*a2av1.Part, error) {
 	if !is(p.part) {
-		return nil, a2a.TaskNotFound(id)
+		return nil, a2aerror.TaskNotFound(id)
 	}
 	return p.part, nil
 }

@@ -15,8 +15,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/server"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -26,7 +26,7 @@ type revocable struct {
 	revoked atomic.Bool
 }
 
-func (r *revocable) Authenticate(req auth.Request) (a2a.Caller, error) {
+func (r *revocable) Authenticate(req auth.Request) (identity.Caller, error) {
 	if r.revoked.Load() {
 		req.Authorization = []string{"Bearer unknown"}
 	}
@@ -127,9 +127,9 @@ type narrowed struct {
 	taken atomic.Uint32
 }
 
-func (n *narrowed) Authenticate(req auth.Request) (a2a.Caller, error) {
+func (n *narrowed) Authenticate(req auth.Request) (identity.Caller, error) {
 	who, err := n.Authenticator.Authenticate(req)
-	who.Permissions = a2a.EveryPermission &^ a2a.Permissions(n.taken.Load())
+	who.Permissions = identity.EveryPermission &^ identity.Permissions(n.taken.Load())
 	return who, err
 }
 
@@ -153,7 +153,7 @@ func TestT_11_WatchesEndWithThePermission(t *testing.T) {
 	w := &watching{begun: make(chan struct{}, 1)}
 	target := start(t, server.Config{Auth: by, RecheckInterval: 5 * time.Millisecond, HealthInterval: time.Second, Handler: &probe{}, Monitor: w})
 	target.Key = "secret"
-	for _, lost := range []a2a.Permissions{a2a.PermissionWatch, a2a.PermissionRead} {
+	for _, lost := range []identity.Permissions{identity.PermissionWatch, identity.PermissionRead} {
 		for _, m := range rig.Monitors(t, target) {
 			by.taken.Store(0)
 			ended := make(chan error, 1)
@@ -165,7 +165,7 @@ func TestT_11_WatchesEndWithThePermission(t *testing.T) {
 				ended <- last
 			}()
 			<-w.begun
-			by.taken.Store(uint32(a2a.PermissionHalt))
+			by.taken.Store(uint32(identity.PermissionHalt))
 			select {
 			case err := <-ended:
 				t.Fatalf("%s: it has ended with a permission that it does not need: %v", m.Binding(), err)

@@ -13,11 +13,11 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -117,7 +117,7 @@ func TestA_01_AnswersTooLarge(t *testing.T) {
 				}
 				kind = oneValue
 				task, err = call(c)
-				left := task.GetMetadata().GetFields()["x"].GetStructValue().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields()
+				left := task.GetMetadata().GetFields()["x"].GetStructValue().GetFields()[project.TeamRunURI].GetStructValue().GetFields()
 				if err != nil || !strings.HasPrefix(left["url"].GetStringValue(), "https://team.test/tasks/t1/parts/") || left["replaced"].GetStringValue() != "size" ||
 					left["bytes"].GetStringValue() != strconv.Itoa(size+2) || task.GetMetadata().GetFields()["y"].GetStringValue() != "z" {
 					t.Errorf("%s: metadata of %d bytes: %v, %v", c.Binding(), size, left, err)

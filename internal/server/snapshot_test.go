@@ -9,9 +9,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -35,7 +35,7 @@ func TestA_01_SnapshotTooLarge(t *testing.T) {
 	}}}
 	before := proto.CloneOf(full)
 	got, _ := reduce.Reduce(full, "https://team.test").(*teamv1.WatchTaskResponse)
-	if n := proto.Size(got); n > a2a.MaxPageBytes || n > wire.MaxEvent {
+	if n := proto.Size(got); n > runs.MaxPageBytes || n > wire.MaxEvent {
 		t.Errorf("the snapshot has %d bytes", n)
 	}
 	if !proto.Equal(full, before) {

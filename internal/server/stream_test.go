@@ -25,6 +25,7 @@ import (
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -174,7 +175,7 @@ func TestA_20_StreamBeginsInSilence(t *testing.T) {
 		{"subscribe in 0.3 over JSON-RPC", "/rpc", fmt.Sprintf(rpc, "tasks/resubscribe")},
 		{"send in 0.3 over JSON-RPC", "/rpc", strings.Replace(sendV03, "message/send", "message/stream", 1)},
 	} {
-		for _, fault := range []error{nil, a2a.TaskNotFound("t1")} {
+		for _, fault := range []error{nil, a2aerror.TaskNotFound("t1")} {
 			t.Run(fmt.Sprint(c.name, ", then ", fault), func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()

@@ -14,9 +14,11 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 )
 
 const (
@@ -175,7 +177,7 @@ func TestA_25_WhoGetsWhichCard_A_10(t *testing.T) {
 // get the error as an event, others as JSON. Errors of HTTP itself remain HTTP errors.
 func TestA_25_RefusedStreams(t *testing.T) {
 	p := &probe{stream: func(context.Context, *a2av1.SendMessageRequest) (iter.Seq2[feed.Update, error], error) {
-		return nil, a2a.TaskNotFound("t")
+		return nil, a2aerror.TaskNotFound("t")
 	}}
 	target := start(t, server.Config{Handler: p})
 	locked := start(t, server.Config{Handler: p, Auth: byKeys(key("ann", "", "secret"))})
@@ -236,8 +238,8 @@ func TestA_25_ExtensionsByTheOldHeader(t *testing.T) {
 		uris = a2a.ExtensionsOf(ctx)
 		return echo(ctx, req)
 	}}})
-	resp, body := exchangeJSON(t, "POST", target.HTTP+"/rpc", sendV03, map[string]string{"X-A2A-Extensions": a2a.TeamRunURI + ", https://example.com/x"})
-	if len(uris) != 2 || resp.Header.Get("X-A2A-Extensions") != a2a.TeamRunURI {
+	resp, body := exchangeJSON(t, "POST", target.HTTP+"/rpc", sendV03, map[string]string{"X-A2A-Extensions": project.TeamRunURI + ", https://example.com/x"})
+	if len(uris) != 2 || resp.Header.Get("X-A2A-Extensions") != project.TeamRunURI {
 		t.Errorf("heeded %v, answered %q: %s", uris, resp.Header.Get("X-A2A-Extensions"), body)
 	}
 }

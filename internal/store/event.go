@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -96,20 +96,20 @@ func Size(events []*teamv1.Event) (n int64) {
 	return n
 }
 
-// Admit returns an error if a journal does not accept the events: a2a.ErrTerminal if the run has
-// ended, or a2a.ErrLimit if the journal is full. ended, count and bytes describe the journal, and
+// Admit returns an error if a journal does not accept the events: runs.ErrTerminal if the run has
+// ended, or runs.ErrLimit if the journal is full. ended, count and bytes describe the journal, and
 // size is the encoded size of the events. Either all events are accepted or none.
 func Admit(root string, ended bool, count, bytes int64, events []*teamv1.Event, size int64) error {
 	closing := true
 	for _, ev := range events {
 		if ended {
-			return fmt.Errorf("append to %s: %w", root, a2a.ErrTerminal)
+			return fmt.Errorf("append to %s: %w", root, runs.ErrTerminal)
 		}
 		ended = taskstate.EndsRun(ev)
 		closing = closing && closes(ev)
 	}
 	if !closing && (count+int64(len(events)) > maxEvents || bytes+size > maxBytes) {
-		return fmt.Errorf("append to %s: %w", root, a2a.ErrLimit)
+		return fmt.Errorf("append to %s: %w", root, runs.ErrLimit)
 	}
 	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // DefaultPageSize is the default number of tasks on a page, see A2A 1.0.
@@ -12,7 +12,7 @@ const DefaultPageSize = 50
 
 // Oldest returns the earliest status time that a filter selects, in nanoseconds since the Unix
 // epoch.
-func Oldest(f a2a.Filter) int64 {
+func Oldest(f runs.Filter) int64 {
 	if f.StatusAfter.IsZero() || f.StatusAfter.Before(time.Unix(0, minTime)) {
 		return minTime
 	}

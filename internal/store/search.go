@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -71,7 +71,7 @@ func HasWords(text string, words []string) bool {
 }
 
 // BoundToQuery returns what the token of a page of found tasks is valid for; see Sealer.
-func BoundToQuery(q a2a.TaskQuery) []byte {
+func BoundToQuery(q runs.TaskQuery) []byte {
 	var b []byte
 	for _, s := range []string{"found", q.Account, q.Owner, q.ID, q.Agent, q.ContextID, q.Text} {
 		b = binary.AppendUvarint(b, uint64(len(s)))

@@ -14,18 +14,18 @@ import (
 	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/halt"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // Store stores everything that a server records. Every store implements all of it, and package
 // storetest has its contract as tests. Code that needs only a part of it uses the interface of that
 // part. A Store is safe for concurrent use.
 type Store interface {
-	a2a.Store
-	a2a.Overview
-	a2a.Approvals
-	a2a.Conversations
-	a2a.Pushes
+	runs.Store
+	runs.Overview
+	runs.Approvals
+	runs.Conversations
+	runs.Pushes
 	engine.Backlogs
 	engine.Leases
 	engine.Runs
@@ -41,7 +41,7 @@ type Store interface {
 	Definitions
 	// Collaborations returns the collaborations of an agent that have not ended, of all
 	// owners.
-	Collaborations(ctx context.Context, agent string) ([]a2a.Key, error)
+	Collaborations(ctx context.Context, agent string) ([]runs.Key, error)
 	// Now returns the time of the store, which all its parts use.
 	Now() time.Time
 	// Failed returns a channel that is closed when the store can no longer write; nil if
@@ -59,6 +59,6 @@ type Definitions interface {
 	// PutDefinition stores a definition under its revision. If it is already stored, nothing
 	// changes except that it is kept for longer.
 	PutDefinition(ctx context.Context, revision string, body []byte) error
-	// Definition returns a stored definition, or a2a.ErrNotFound.
+	// Definition returns a stored definition, or runs.ErrNotFound.
 	Definition(ctx context.Context, revision string) ([]byte, error)
 }

@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // tokenLife is how long a page token is valid.
@@ -53,18 +53,18 @@ func (s Sealer) Seal(bound []byte, c Cursor, now time.Time) string {
 }
 
 // Open returns the cursor in a token. Without a token it returns that of the beginning. The error is
-// a2a.ErrPageToken.
+// runs.ErrPageToken.
 func (s Sealer) Open(bound []byte, token string, now time.Time) (Cursor, error) {
 	if token == "" {
 		return Cursor{}, nil
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil {
-		return Cursor{}, a2a.ErrPageToken
+		return Cursor{}, runs.ErrPageToken
 	}
 	b, err := s.aead.Open(nil, nil, sealed, bound)
 	if err != nil {
-		return Cursor{}, a2a.ErrPageToken
+		return Cursor{}, runs.ErrPageToken
 	}
 	var fields [3]int64 // well formed, because they were sealed with this key
 	for i := range fields {
@@ -72,14 +72,14 @@ func (s Sealer) Open(bound []byte, token string, now time.Time) (Cursor, error) 
 		fields[i], b = v, b[max(n, 0):]
 	}
 	if now.Unix() > fields[0] {
-		return Cursor{}, a2a.ErrPageToken
+		return Cursor{}, runs.ErrPageToken
 	}
 	return Cursor{Total: int(fields[1]), At: fields[2], ID: string(b)}, nil
 }
 
 // BoundTo returns what the token of a page of a list is valid for. It does not include the page size, which may
 // change between pages.
-func BoundTo(owner string, f a2a.Filter) []byte {
+func BoundTo(owner string, f runs.Filter) []byte {
 	var b []byte
 	for _, s := range []string{owner, f.Agent, f.ContextID} {
 		b = binary.AppendUvarint(b, uint64(len(s)))

@@ -12,10 +12,10 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/traceparent"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -240,7 +240,7 @@ func (r *run) finish(end *ending) {
 	}
 	made := span{
 		id: r.self.SpanID(), parent: r.parent, name: name(s.operation(), lastOf(ev.GetAgent())), start: start, end: later(at, start), failed: o.failed,
-		attrs: append(r.common(ev), operationKey.String(s.operation()), outcomeKey.String(o.word), accountKey.String(a2a.AccountOf(r.owner)),
+		attrs: append(r.common(ev), operationKey.String(s.operation()), outcomeKey.String(o.word), accountKey.String(identity.AccountOf(r.owner)),
 			totalInputKey.Int64(total.GetInputTokens()), totalOutputKey.Int64(total.GetOutputTokens()), totalCostKey.Float64(usd(total.GetCostMicros()))),
 	}
 	made.attrs = slices.Concat(made.attrs, usage(o.costs), r.content.message(inputMessagesKey, string(agent.RoleUser), r.task.GetMessage()), o.given)

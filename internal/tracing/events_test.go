@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/traceparent"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -30,7 +30,7 @@ func recorded(t *testing.T) (*Tracer, *tracetest.SpanRecorder) {
 
 // journaled is a journal in memory.
 type journaled struct {
-	a2a.Journal
+	runs.Journal
 	events []*teamv1.Event
 }
 
@@ -41,7 +41,7 @@ func (j *journaled) Append(context.Context, ...*teamv1.Event) error { return nil
 // calls of tools are cut.
 func TestT_51_Names(t *testing.T) {
 	tr, made := recorded(t)
-	r := newRun(tr, a2a.Claim{Root: "t1", Owner: "acme/ann", Journal: &journaled{events: []*teamv1.Event{
+	r := newRun(tr, runs.Claim{Root: "t1", Owner: "acme/ann", Journal: &journaled{events: []*teamv1.Event{
 		{Agent: "desk", Kind: &teamv1.Event_Accepted{Accepted: &teamv1.Accepted{Agent: "desk"}}},
 	}}})
 	if _, err := r.Load(t.Context()); err != nil {

@@ -8,18 +8,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Pushes makes the spans of push notifications. A nil *Pushes makes none.
 type Pushes struct {
 	*Tracer
-	first func(ctx context.Context, run a2a.Key) (*teamv1.Event, error)
+	first func(ctx context.Context, run runs.Key) (*teamv1.Event, error)
 }
 
 // NewPushes returns nil if t is nil. first reads the first event of a run.
-func NewPushes(t *Tracer, first func(ctx context.Context, run a2a.Key) (*teamv1.Event, error)) *Pushes {
+func NewPushes(t *Tracer, first func(ctx context.Context, run runs.Key) (*teamv1.Event, error)) *Pushes {
 	if t == nil {
 		return nil
 	}
@@ -27,12 +27,12 @@ func NewPushes(t *Tracer, first func(ctx context.Context, run a2a.Key) (*teamv1.
 }
 
 // Within returns a context with the span of the run of a task; ctx itself if that cannot be read.
-func (p *Pushes) Within(ctx context.Context, task a2a.Key) context.Context {
+func (p *Pushes) Within(ctx context.Context, task runs.Key) context.Context {
 	if p == nil {
 		return ctx
 	}
 	root, _ := agent.SplitTask(task.ID)
-	ev, err := p.first(ctx, a2a.Key{Owner: task.Owner, ID: root})
+	ev, err := p.first(ctx, runs.Key{Owner: task.Owner, ID: root})
 	if err != nil || ev.GetAccepted() == nil { // the delivery itself reports errors of the store
 		return ctx
 	}

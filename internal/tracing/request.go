@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/traceparent"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Request is the span of a request that this server answers. A nil *Request is that of a server without traces.
@@ -17,7 +17,7 @@ type Request struct{ span trace.Span }
 
 // Request begins the span of a request for a method. caller is nil if it is not known; header has the values of the
 // header traceparent.
-func (t *Tracer) Request(ctx context.Context, method, binding string, caller *a2a.Caller, header []string) (context.Context, *Request) {
+func (t *Tracer) Request(ctx context.Context, method, binding string, caller *identity.Caller, header []string) (context.Context, *Request) {
 	if t == nil {
 		return ctx, nil
 	}

@@ -13,19 +13,20 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/traceparent"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Driving returns drive with spans of what it appends.
-func (t *Tracer) Driving(drive func(context.Context, a2a.Claim) (a2a.Park, error)) func(context.Context, a2a.Claim) (a2a.Park, error) {
+func (t *Tracer) Driving(drive func(context.Context, runs.Claim) (runs.Park, error)) func(context.Context, runs.Claim) (runs.Park, error) {
 	if t == nil {
 		return drive
 	}
-	return func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+	return func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 		r := newRun(t, c)
 		c.Journal = r
 		park, err := drive(ctx, c)
@@ -38,7 +39,7 @@ func (t *Tracer) Driving(drive func(context.Context, a2a.Claim) (a2a.Park, error
 // appended, and the end of the run when it is durable. What has ended before the claim has its spans from the
 // process that appended it.
 type run struct {
-	a2a.Journal
+	runs.Journal
 	*Tracer
 	root, owner string
 	epoch       int64
@@ -88,10 +89,10 @@ type ending struct {
 	costs []cost.Sum
 }
 
-func newRun(t *Tracer, c a2a.Claim) *run {
+func newRun(t *Tracer, c runs.Claim) *run {
 	r := &run{
 		Journal: c.Journal, Tracer: t, root: c.Root, owner: c.Owner, epoch: c.Epoch, claimed: t.clock(),
-		book: cost.NewBook(a2a.AccountOf(c.Owner)), scopes: map[string]*scope{"": {}},
+		book: cost.NewBook(identity.AccountOf(c.Owner)), scopes: map[string]*scope{"": {}},
 	}
 	if t.content != nil {
 		r.texts = &journal.Texts{}
@@ -107,7 +108,7 @@ func (t *Tracer) runSpan(root string, task *teamv1.Accepted) (self, parent trace
 	return span.SpanContext(), parent
 }
 
-// Load implements a2a.Journal.
+// Load implements runs.Journal.
 func (r *run) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	events, err := r.Journal.Load(ctx)
 	if len(events) == 0 || events[0].GetAccepted() == nil {
@@ -127,7 +128,7 @@ func (r *run) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	return events, err
 }
 
-// Append implements a2a.Journal. The store may set the time of the end of the run after Append has returned, so
+// Append implements runs.Journal. The store may set the time of the end of the run after Append has returned, so
 // what the end adds to the costs is computed before, and its span is made by Commit.
 func (r *run) Append(ctx context.Context, events ...*teamv1.Event) error {
 	if !r.self.IsSampled() {
@@ -155,7 +156,7 @@ func (r *run) Append(ctx context.Context, events ...*teamv1.Event) error {
 	return nil
 }
 
-// Commit implements a2a.Journal.
+// Commit implements runs.Journal.
 func (r *run) Commit(ctx context.Context) error {
 	err := r.Journal.Commit(ctx)
 	if err != nil || !r.self.IsSampled() {

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
@@ -63,7 +63,7 @@ func New(c Config, s *teamv1.TracingSettings, version string, clock func() time.
 }
 
 // trusts reports whether a caller may say which trace its requests continue.
-func (t *Tracer) trusts(c *a2a.Caller) bool {
+func (t *Tracer) trusts(c *identity.Caller) bool {
 	return c != nil && (t.trusted["*"] || t.trusted[c.Account] || t.trusted[c.Account+"/"+c.Principal])
 }
 

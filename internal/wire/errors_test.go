@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -32,7 +33,7 @@ func faults() map[string]error {
 		"key":       agent.Errorf(agent.CodeUnauthenticated, agent.ReasonUnauthenticated, "send a key"),
 		"denied":    agent.Errorf(agent.CodePermissionDenied, agent.ReasonPermissionDenied, "not yours"),
 		"run":       agent.Errorf(0, agent.ReasonNoResponse, "the scheduler returned to the user without a response"),
-		"task":      &a2a.Error{Reason: a2a.ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "no task"},
+		"task":      &a2aerror.Error{Reason: a2aerror.ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "no task"},
 		"version":   a2a.VersionNotSupported("9.9"),
 	}
 	return m
@@ -65,7 +66,7 @@ func TestA_01_ErrorTable(t *testing.T) {
 
 func TestA_01_ErrorsComeBack(t *testing.T) {
 	for name, err := range faults() {
-		var protocol *a2a.Error
+		var protocol *a2aerror.Error
 		var want, got *agent.Error
 		if errors.As(err, &protocol) {
 			err = protocol.Public()
@@ -91,14 +92,14 @@ func TestA_01_ErrorsComeBack(t *testing.T) {
 // TestA_01_ReasonsOfTheProtocol has the table hold the reasons of pkg/a2a, and no others.
 func TestA_01_ReasonsOfTheProtocol(t *testing.T) {
 	for reason := range protocol {
-		if !(&a2a.Error{Reason: reason}).Protocol() {
+		if !(&a2aerror.Error{Reason: reason}).Protocol() {
 			t.Errorf("%s is in the table alone", reason)
 		}
 	}
 	for _, reason := range []string{
-		a2a.ReasonTaskNotFound, a2a.ReasonTaskNotCancelable, a2a.ReasonPushNotificationNotSupported, a2a.ReasonUnsupportedOperation,
-		a2a.ReasonContentTypeNotSupported, a2a.ReasonInvalidAgentResponse, a2a.ReasonExtendedCardNotConfigured,
-		a2a.ReasonExtensionSupportRequired, a2a.ReasonVersionNotSupported,
+		a2aerror.ReasonTaskNotFound, a2aerror.ReasonTaskNotCancelable, a2aerror.ReasonPushNotificationNotSupported, a2aerror.ReasonUnsupportedOperation,
+		a2aerror.ReasonContentTypeNotSupported, a2aerror.ReasonInvalidAgentResponse, a2aerror.ReasonExtendedCardNotConfigured,
+		a2aerror.ReasonExtensionSupportRequired, a2aerror.ReasonVersionNotSupported,
 	} {
 		if _, ok := protocol[reason]; !ok {
 			t.Errorf("the table lacks %s", reason)

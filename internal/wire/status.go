@@ -60,7 +60,7 @@ func Status(err error) *status.Status {
 	return detailed(status.New(c, e.Message), details...)
 }
 
-// protocolError is the error of an A2A handler: *a2a.Error of pkg/a2a.
+// protocolError is the error of an A2A handler: *a2aerror.Error of pkg/a2a.
 type protocolError interface {
 	error
 	// Protocol reports whether the error is one of the protocol's own.

@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/similar"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -52,7 +54,7 @@ type Finder interface {
 // use.
 type Access interface {
 	// Allows reports whether a caller may use an agent.
-	Allows(who Caller, id string) bool
+	Allows(who identity.Caller, id string) bool
 	// AllowsRuns reports whether runs of an account may begin tasks of an agent, which may be only a
 	// member of a team.
 	AllowsRuns(account, id string) bool
@@ -93,7 +95,7 @@ func (d *directory) resolve(ctx context.Context, tenant string) (string, agent.A
 // the same as for an unknown id: AGENT_NOT_FOUND. Other errors are those of Finder.Find.
 func (d *directory) find(ctx context.Context, id string) (agent.Agent, error) {
 	a, err := d.lookup(ctx, id)
-	who, _ := CallerOf(ctx)
+	who, _ := identity.CallerOf(ctx)
 	if err == nil && !d.allows(who, id) || err != nil && agent.AsError(err).Reason == agent.ReasonAgentNotFound {
 		return nil, d.notFound(ctx, id)
 	}
@@ -110,7 +112,7 @@ func (d *directory) lookup(ctx context.Context, id string) (agent.Agent, error) 
 }
 
 // allows reports whether a caller may use an agent.
-func (d *directory) allows(who Caller, id string) bool {
+func (d *directory) allows(who identity.Caller, id string) bool {
 	a, ok := d.agents.(Access)
 	return !ok || a.Allows(who, id)
 }
@@ -118,7 +120,7 @@ func (d *directory) allows(who Caller, id string) bool {
 // allowsRuns reports whether runs of an owner may begin tasks of an agent.
 func (d *directory) allowsRuns(owner, id string) bool {
 	a, ok := d.agents.(Access)
-	return !ok || a.AllowsRuns(AccountOf(owner), id)
+	return !ok || a.AllowsRuns(identity.AccountOf(owner), id)
 }
 
 // accountOf returns the account that has made an agent by the API, empty for one of the configuration file.
@@ -138,7 +140,7 @@ func (d *directory) hasPublicCard(id string) bool {
 // usable returns the sorted ids of the agents that the caller of ctx may use. It returns nil if ctx has no
 // caller.
 func (d *directory) usable(ctx context.Context) []string {
-	who, ok := CallerOf(ctx)
+	who, ok := identity.CallerOf(ctx)
 	if !ok {
 		return nil
 	}
@@ -153,7 +155,7 @@ func (d *directory) idOf(ctx context.Context, tenant string) (string, error) {
 	if ids := d.agents.IDs(); len(ids) == 1 {
 		return ids[0], nil
 	}
-	return "", Invalid(Violation{Field: "tenant", Description: "is required, because there is no default agent; known agents and teams: " + nameAll(d.usable(ctx))})
+	return "", a2aerror.Invalid(agent.Violation{Field: "tenant", Description: "is required, because there is no default agent; known agents and teams: " + nameAll(d.usable(ctx))})
 }
 
 const (
@@ -177,7 +179,7 @@ func nameAll(ids []string) string {
 // notFound returns the error for an id that is unknown to the caller of ctx. It names the most similar
 // agent that the caller may use, or all of them if they are few. Without a caller it names none.
 func (d *directory) notFound(ctx context.Context, id string) error {
-	text := fmt.Sprintf("agent %q not found", clip(id))
+	text := fmt.Sprintf("agent %q not found", a2aerror.Clip(id))
 	if ids := d.usable(ctx); len(ids) > 0 {
 		hint := "known agents: " + nameAll(ids)
 		if len(ids) <= maxSuggest {
@@ -187,7 +189,7 @@ func (d *directory) notFound(ctx context.Context, id string) error {
 		}
 		text += "; " + hint
 	}
-	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "%s", text).With("agent", clip(id))
+	return agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "%s", text).With("agent", a2aerror.Clip(id))
 }
 
 // pins returns the program version and the revisions that a new run of an agent is tied to.

@@ -7,15 +7,18 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // QuestionsFor returns a page of the open questions in tasks of other owners in the caller's
 // account that the caller may answer because of its roles. It sets the Account, Roles, EveryRole
 // and Except of f itself. The second result reports whether there are more.
-func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQuestion, bool, error) {
-	who, err := Authenticated(ctx)
+func (h *Handler) QuestionsFor(ctx context.Context, f runs.QuestionFilter) ([]runs.RoleQuestion, bool, error) {
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -25,7 +28,7 @@ func (h *Handler) QuestionsFor(ctx context.Context, f QuestionFilter) ([]RoleQue
 	f.Account, f.Roles, f.EveryRole, f.Except = who.Account, who.Roles, who.EveryRole, who.Owner()
 	list, more, err := h.c.Approvals.Questions(ctx, f)
 	if err != nil {
-		return nil, false, StoreError("", err)
+		return nil, false, runs.StoreError("", err)
 	}
 	return list, more, nil
 }
@@ -47,7 +50,7 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 	}
 	s.answer = true
 	at, err := h.inbox.put(ctx, who, s)
-	if IsNotFound(err) {
+	if a2aerror.IsNotFound(err) {
 		return nil, h.inbox.answerByRole(ctx, who, s, err)
 	}
 	if err != nil {
@@ -63,7 +66,7 @@ func (h *Handler) Answer(ctx context.Context, req *a2av1.SendMessageRequest) (*a
 // answerByRole records an answer for a task of another owner. It returns the error none if the
 // caller may not answer any question of the task, and never could, so that the caller does not
 // learn whether there is such a task.
-func (b *inbox) answerByRole(ctx context.Context, who Caller, s *send, none error) error {
+func (b *inbox) answerByRole(ctx context.Context, who identity.Caller, s *send, none error) error {
 	root, _ := agent.SplitTask(s.message.GetTaskId())
 	var err error
 	if s.key, err = answerKey(s); err != nil {
@@ -74,21 +77,21 @@ func (b *inbox) answerByRole(ctx context.Context, who Caller, s *send, none erro
 	case err == nil && known == root:
 		b.Wake(root)
 		return nil
-	case err != nil && !errors.Is(err, ErrNotFound):
-		return StoreError(root, err)
+	case err != nil && !errors.Is(err, runs.ErrNotFound):
+		return runs.StoreError(root, err)
 	}
 	key, f, err := b.askedOfRoles(ctx, who, s.message.GetTaskId(), none)
 	if err != nil {
 		return err
 	}
 	if first := f.FirstAnswer(s.question); first != nil && (s.question != "" || len(f.Questions()) == 0) {
-		return questionAnswered(first)
+		return runs.StoreError("", &runs.AnsweredError{First: first})
 	}
 	if len(f.Questions()) == 0 {
 		return none
 	}
 	if s.message.GetContextId() != "" {
-		return Invalid(Violation{Field: "message.contextId", Description: "belongs to a task of another caller; omit it"})
+		return a2aerror.Invalid(agent.Violation{Field: "message.contextId", Description: "belongs to a task of another caller; omit it"})
 	}
 	if err := b.Halts.Refusal(key.Owner, f.Account(), f.Agent()); err != nil {
 		return err
@@ -112,11 +115,11 @@ func (b *inbox) answerByRole(ctx context.Context, who Caller, s *send, none erro
 	}
 	_, _, err = b.Store.Put(b.audited(ctx, root, in), key, in, digest, nil)
 	b.Wake(root) // also after an error: the input may have been recorded
-	if errors.Is(err, ErrTerminal) || errors.Is(err, ErrNotFound) {
+	if errors.Is(err, runs.ErrTerminal) || errors.Is(err, runs.ErrNotFound) {
 		return none
 	}
 	if err != nil {
-		return StoreError(root, err)
+		return runs.StoreError(root, err)
 	}
 	return nil
 }
@@ -124,26 +127,26 @@ func (b *inbox) answerByRole(ctx context.Context, who Caller, s *send, none erro
 // askedOfRoles returns a task of another owner in the caller's account, with only those of its
 // questions that the caller may answer because of its roles, or could have answered. It returns
 // the error none if there is no such task or its record is damaged.
-func (b *inbox) askedOfRoles(ctx context.Context, who Caller, id string, none error) (Key, *Fold, error) {
+func (b *inbox) askedOfRoles(ctx context.Context, who identity.Caller, id string, none error) (runs.Key, *project.Fold, error) {
 	if b.Approvals == nil || len(who.Roles) == 0 && !who.EveryRole {
-		return Key{}, nil, none
+		return runs.Key{}, nil, none
 	}
 	root, scope := agent.SplitTask(id)
 	key, err := b.Approvals.Root(ctx, who.Account, root)
-	if errors.Is(err, ErrNotFound) || err == nil && key.Owner == who.Owner() {
-		return Key{}, nil, none
+	if errors.Is(err, runs.ErrNotFound) || err == nil && key.Owner == who.Owner() {
+		return runs.Key{}, nil, none
 	}
 	if err != nil {
-		return Key{}, nil, StoreError(id, err)
+		return runs.Key{}, nil, runs.StoreError(id, err)
 	}
 	f, err := b.tasks.fold(ctx, key, scope)
-	if IsNotFound(err) || IsDamaged(err) {
-		return Key{}, nil, none
+	if a2aerror.IsNotFound(err) || a2aerror.IsDamaged(err) {
+		return runs.Key{}, nil, none
 	}
 	if err != nil {
-		return Key{}, nil, err
+		return runs.Key{}, nil, err
 	}
-	others := func(q *teamv1.Question) bool { return !who.Has(FindableRoles(q.GetRoles())) }
+	others := func(q *teamv1.Question) bool { return !who.Has(identity.FindableRoles(q.GetRoles())) }
 	f.Forget(others)
 	return key, f, nil
 }
@@ -155,6 +158,3 @@ func answerKey(s *send) (string, error) {
 	digest, err := digestOf(s.message.GetTaskId()+"\x00"+s.question, s.message)
 	return "answer/" + hex.EncodeToString(digest), err
 }
-
-// maxQuoted is the maximum number of bytes of an answer that an error repeats.
-const maxQuoted = 256

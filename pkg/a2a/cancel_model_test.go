@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/leader"
 	serving "github.com/agentteams/team-server/tests/rig"
@@ -74,14 +74,14 @@ func TestS_24_CancelOfAModel(t *testing.T) {
 		r, root := begin(t, m)
 		task := wantState(t, r.cancel(t, root), canceled)
 		serving.WantReached(t, task, "1 team/writer: asked its model", "1.3 team/writer: asked the model gpt")
-		if run := a2a.RunOf(task.GetMetadata()); m.calls.Load() != 2 || !run.GetSpent().GetEstimated() || run.GetSpent().GetInputTokens() != 5+run.GetReceipt().GetSpentAfter().GetInputTokens() {
+		if run := project.RunOf(task.GetMetadata()); m.calls.Load() != 2 || !run.GetSpent().GetEstimated() || run.GetSpent().GetInputTokens() != 5+run.GetReceipt().GetSpentAfter().GetInputTokens() {
 			t.Errorf("%d calls, %v", m.calls.Load(), run)
 		}
 	})
 	t.Run("what an answer costs that comes after the cancel is told", func(t *testing.T) {
 		m := &counting{spends: true}
 		r, root := begin(t, m)
-		run := a2a.RunOf(wantState(t, r.cancel(t, root), canceled).GetMetadata())
+		run := project.RunOf(wantState(t, r.cancel(t, root), canceled).GetMetadata())
 		after := &teamv1.Spent{InputTokens: 7, OutputTokens: 3, ModelCalls: 1}
 		equal(t, after, run.GetReceipt().GetSpentAfter())
 		for _, e := range run.GetReceipt().GetEntries() {

@@ -10,7 +10,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	serving "github.com/agentteams/team-server/tests/rig"
@@ -129,7 +129,7 @@ func (r *rig) oneEnd(t testing.TB, root string, told *a2av1.Task, err error) a2a
 	switch {
 	case err == nil && (told.GetStatus().GetState() != canceled || state != canceled):
 		t.Errorf("the cancel was told %s, the task is %s", told.GetStatus().GetState(), state)
-	case err != nil && (reasonOf(err) != a2a.ReasonTaskNotCancelable || state != completed):
+	case err != nil && (reasonOf(err) != a2aerror.ReasonTaskNotCancelable || state != completed):
 		t.Errorf("the cancel was told %v, the task is %s", err, state)
 	}
 	return state

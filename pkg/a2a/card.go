@@ -12,7 +12,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/settings"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -233,7 +235,7 @@ func facts(info *teamv1.AgentInfo) *structpb.Struct {
 }
 
 // isFor reports whether the caller may see the extended card.
-func (e ExtendedCard) isFor(c Caller) bool {
+func (e ExtendedCard) isFor(c identity.Caller) bool {
 	return len(e.For) == 0 || slices.Contains(e.For, c.Account) || slices.Contains(e.For, c.Owner())
 }
 
@@ -250,7 +252,7 @@ func (b cards) extended(id string) []ExtendedCard {
 // there is no caller; UNSUPPORTED_OPERATION if the agent has no extended cards, as its public
 // card says; EXTENDED_AGENT_CARD_NOT_CONFIGURED if none of them is for the caller.
 func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtendedAgentCardRequest) (*a2av1.AgentCard, error) {
-	who, err := Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +262,7 @@ func (h *Handler) GetExtendedAgentCard(ctx context.Context, req *a2av1.GetExtend
 	}
 	all := h.cards().extended(id)
 	if len(all) == 0 {
-		return nil, UnsupportedOperation("agent %q has no extended card; use its public card", id)
+		return nil, a2aerror.UnsupportedOperation("agent %q has no extended card; use its public card", id)
 	}
 	i := slices.IndexFunc(all, func(e ExtendedCard) bool { return e.isFor(who) })
 	if i < 0 {
@@ -293,8 +295,8 @@ func extend(info *teamv1.AgentInfo, e ExtendedCard) *teamv1.AgentInfo {
 // ExtendedCardNotConfigured returns the error for a caller that none of the agent's extended
 // cards is for.
 func ExtendedCardNotConfigured(id string) error {
-	return &Error{
-		Reason: ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
+	return &a2aerror.Error{
+		Reason: a2aerror.ReasonExtendedCardNotConfigured, Code: agent.CodeFailedPrecondition,
 		Message: "agent \"" + id + "\" has no extended card for this caller; use its public card, or add the caller to for: of its extended_card",
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // Start describes a collaboration to start: a task of a team, with a brief.
@@ -37,7 +38,7 @@ type Start struct {
 // SendMessage and, besides: COLLABORATION_IN_PROGRESS if s.Concurrent collaborations of the team
 // are running, and AGENT_NOT_FOUND if the catalog entry has been deleted.
 func (h *Handler) Start(ctx context.Context, s Start) (id string, err error) {
-	who, err := Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -165,7 +166,7 @@ func TestR_001_12_DurationOfTheBrief(t *testing.T) {
 		b.MaxDuration = durationpb.New(50 * time.Millisecond)
 		id := r.begin(t, a2a.Start{Agent: "team", Brief: b})
 		task := r.until(t, id, failed)
-		if e := a2a.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
+		if e := project.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
 			t.Errorf("the error is %v", e)
 		}
 	})
@@ -231,7 +232,7 @@ func TestR_001_25_LimitsOfACollaboration(t *testing.T) {
 		r := start(t, model)
 		r.newTeam(t, "team", through("model"), "model")
 		id := r.begin(t, a2a.Start{Agent: "team", Brief: someBrief(), Limits: &teamv1.Limits{MaxTokens: new(int64(10))}})
-		if e := a2a.RunOf(r.until(t, id, failed).GetMetadata()).GetError(); e.GetReason() != agent.ReasonBudgetExceeded {
+		if e := project.RunOf(r.until(t, id, failed).GetMetadata()).GetError(); e.GetReason() != agent.ReasonBudgetExceeded {
 			t.Errorf("the error is %v", e)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -44,7 +46,7 @@ func (h *Handler) CancelTask(ctx context.Context, req *a2av1.CancelTaskRequest) 
 		return nil, err
 	}
 	if over(t) && t.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_CANCELED {
-		return nil, TaskNotCancelable(req.GetId(), t.GetStatus().GetState())
+		return nil, a2aerror.TaskNotCancelable(req.GetId(), t.GetStatus().GetState())
 	}
 	return project.CutHistory(t, nil), nil
 }
@@ -79,26 +81,26 @@ func (c control) cancel(ctx context.Context, tenant, id string) (*a2av1.Task, er
 		return t, err
 	}
 	_, scope := agent.SplitTask(id)
-	return c.command(ctx, k, "cancel/"+scope, nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*Fold).Terminal)
+	return c.command(ctx, k, "cancel/"+scope, nil, &teamv1.Commanded{Command: teamv1.Commanded_COMMAND_CANCEL}, (*project.Fold).Terminal)
 }
 
 // command adds a command to the inbox of a task and waits until had returns true or the task
 // has ended, as long as its patience lasts. After that time the result shows the command as if it had
 // been recorded. key identifies the command within the task or, if digest is not nil, among
 // everything that the owner sends.
-func (c control) command(ctx context.Context, k Key, key string, digest []byte, cmd *teamv1.Commanded, had func(*Fold) bool) (*a2av1.Task, error) {
+func (c control) command(ctx context.Context, k runs.Key, key string, digest []byte, cmd *teamv1.Commanded, had func(*project.Fold) bool) (*a2av1.Task, error) {
 	root, scope := agent.SplitTask(k.ID)
 	cmd.By = k.Owner
 	in := &teamv1.Inbound{Scope: scope, Key: key, Kind: &teamv1.Inbound_Commanded{Commanded: cmd}}
-	if _, _, err := c.tasks.store.Put(ctx, Key{k.Owner, root}, in, digest, nil); err != nil && !errors.Is(err, ErrTerminal) {
-		return nil, StoreError(k.ID, err)
+	if _, _, err := c.tasks.store.Put(ctx, runs.Key{Owner: k.Owner, ID: root}, in, digest, nil); err != nil && !errors.Is(err, runs.ErrTerminal) {
+		return nil, runs.StoreError(k.ID, err)
 	}
 	c.wake(root)
 	wait, stop := context.WithTimeout(ctx, c.patience)
 	defer stop()
 	tail := c.tasks.feeds.Tail(k.Owner, root, 0)
 	defer tail.Close()
-	f := NewFold(root, scope)
+	f := project.New(root, scope)
 	for ev, err := range tail.Events(wait) {
 		if err != nil && (wait.Err() == nil || ctx.Err() != nil) {
 			return nil, waitError(k.ID, becomes(cmd), err)
@@ -175,26 +177,26 @@ func (c control) turn(ctx context.Context, id string, cmd teamv1.Commanded_Comma
 		default:
 			n-- // the last command sent is the wanted one: wait for it
 		}
-		return c.command(ctx, k, turnKey(k, n), []byte(cmd.String()), &teamv1.Commanded{Command: cmd}, func(now *Fold) bool { return now.Switches() > n })
+		return c.command(ctx, k, turnKey(k, n), []byte(cmd.String()), &teamv1.Commanded{Command: cmd}, func(now *project.Fold) bool { return now.Switches() > n })
 	}
 	return f.Task(), nil
 }
 
 // turned reports whether the pause or resume with the number n was sent to the task.
-func (c control) turned(ctx context.Context, k Key, n int) (bool, error) {
+func (c control) turned(ctx context.Context, k runs.Key, n int) (bool, error) {
 	_, err := c.tasks.store.Sent(ctx, k.Owner, "", turnKey(k, n))
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return false, StoreError(k.ID, err)
+	if err != nil && !errors.Is(err, runs.ErrNotFound) {
+		return false, runs.StoreError(k.ID, err)
 	}
 	return err == nil, nil
 }
 
 // turnKey returns the key of the pause or resume with the number n, among everything that the
 // owner sends.
-func turnKey(k Key, n int) string { return "turn/" + k.ID + "/" + strconv.Itoa(n) }
+func turnKey(k runs.Key, n int) string { return "turn/" + k.ID + "/" + strconv.Itoa(n) }
 
 // mayResume returns the HALTED error for a task of the caller that a halt does not let continue.
-func (c control) mayResume(k Key, f *Fold) error {
+func (c control) mayResume(k runs.Key, f *project.Fold) error {
 	if err := c.halts.Refusal(k.Owner, f.Account(), f.Agent()); err != nil {
 		return err
 	}
@@ -216,12 +218,12 @@ func (h *Handler) Stop(ctx context.Context, id string, s Stop) (*a2av1.Task, err
 	}
 	return h.control.command(ctx, k, key, nil, &teamv1.Commanded{
 		Command: teamv1.Commanded_COMMAND_STOP, Force: s.Force, SavePartial: s.SavePartial, Reason: s.Reason,
-	}, (*Fold).Terminal)
+	}, (*project.Fold).Terminal)
 }
 
 // whole returns a root task of the caller and its key, or an error if the id is that of a delegation within a
 // task.
-func (c control) whole(ctx context.Context, id string) (Key, *a2av1.Task, error) {
+func (c control) whole(ctx context.Context, id string) (runs.Key, *a2av1.Task, error) {
 	k, err := keyOf(ctx, "", id)
 	if err != nil {
 		return k, nil, err
@@ -231,7 +233,7 @@ func (c control) whole(ctx context.Context, id string) (Key, *a2av1.Task, error)
 		return k, nil, err
 	}
 	if root, scope := agent.SplitTask(id); scope != "" {
-		return k, nil, UnsupportedOperation("%q is a delegation within task %q; only the task as a whole can be paused, resumed or stopped", clip(id), root)
+		return k, nil, a2aerror.UnsupportedOperation("%q is a delegation within task %q; only the task as a whole can be paused, resumed or stopped", a2aerror.Clip(id), root)
 	}
 	return k, t, nil
 }

@@ -17,42 +17,8 @@ import (
 // in their metadata under this key.
 const TeamRunURI = project.TeamRunURI
 
-// RunOf returns the TeamRun in the metadata, or nil if there is none or it is invalid.
-func RunOf(metadata *structpb.Struct) *teamv1.TeamRun {
-	v := metadata.GetFields()[TeamRunURI].GetStructValue()
-	if v == nil {
-		return nil
-	}
-	b, err := protojson.Marshal(v)
-	if err != nil {
-		return nil
-	}
-	r := &teamv1.TeamRun{}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(b, r); err != nil {
-		return nil
-	}
-	return r
-}
-
-// Parked returns a copy of t that shows why its run cannot continue at the moment: the reason is
-// the message of its status and a warning of its TeamRun. It returns t itself if the reason is
-// empty. t is not changed.
-func Parked(t *a2av1.Task, reason string) *a2av1.Task {
-	if reason == "" || t == nil {
-		return t
-	}
-	run := RunOf(t.GetMetadata())
-	if run == nil {
-		run = &teamv1.TeamRun{}
-	}
-	run.Warnings = append(run.Warnings, reason)
-	m := agent.NewMessage(reason)
-	m.TaskId, m.ContextId = t.GetId(), t.GetContextId()
-	return &a2av1.Task{
-		Id: t.GetId(), ContextId: t.GetContextId(), Artifacts: t.GetArtifacts(), History: t.GetHistory(), Metadata: project.Metadata(run),
-		Status: &a2av1.TaskStatus{State: t.GetStatus().GetState(), Timestamp: t.GetStatus().GetTimestamp(), Message: m},
-	}
-}
+// RunOf returns the TeamRun in the metadata of a task or an update, or nil if there is none or it is invalid.
+func RunOf(metadata *structpb.Struct) *teamv1.TeamRun { return project.RunOf(metadata) }
 
 // RoutingURI is the URI of the extension with which an agent on another server takes part in a
 // swarm. The metadata of a message has a team.v1.RoutingRequest under this key, and that of the

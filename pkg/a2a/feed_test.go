@@ -19,15 +19,18 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // lens is a store as another replica, or a later time, shows it.
 type lens struct {
-	a2a.Store
+	runs.Store
 	deaf    bool                              // nobody says that something came
 	deleted func(*teamv1.Event) bool          // rows that are not there any more
 	before  atomic.Pointer[func(after int64)] // is called before events are read
@@ -41,7 +44,7 @@ func (l *lens) Watch(root string) (<-chan struct{}, func()) {
 	return l.Store.Watch(root)
 }
 
-func (l *lens) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+func (l *lens) Events(ctx context.Context, k runs.Key, after int64, limit int) ([]runs.Record, error) {
 	if f := l.before.Load(); f != nil {
 		(*f)(after)
 	}
@@ -60,7 +63,7 @@ func (l *lens) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(page, func(r a2a.Record) bool { return l.deleted(r.Event) }), nil
+	return slices.DeleteFunc(page, func(r runs.Record) bool { return l.deleted(r.Event) }), nil
 }
 
 // through returns a handler that reads through a lens what the rig's keeps.
@@ -146,7 +149,7 @@ func TestA_14_EveryCursor(t *testing.T) {
 		if s := u.Response.GetStatusUpdate(); s != nil {
 			m = s.GetMetadata()
 		}
-		if in := a2a.RunOf(m).GetSeq(); in != u.Seq && u.Response.GetTask() == nil {
+		if in := project.RunOf(m).GetSeq(); in != u.Seq && u.Response.GetTask() == nil {
 			t.Errorf("the cursor is %d, in the metadata %d: %v", u.Seq, in, u.Response)
 		}
 	}
@@ -190,7 +193,7 @@ func TestA_14_ChildTasks(t *testing.T) {
 			t.Errorf("behind %d (-want +got):\n%s", task.Seq, diff)
 		}
 		_, err := r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: id}, want[len(want)-1].Seq)
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 	}
 	r.until(t, root, completed)
 	r.empty(t)
@@ -213,7 +216,7 @@ func TestA_14_CursorsThatCannotBe(t *testing.T) {
 
 	t.Run("too old: streamed text is deleted", func(t *testing.T) {
 		later := r.through(&lens{deleted: func(ev *teamv1.Event) bool { return ev.GetDelta() != nil }}, a2a.Config{})
-		_, last, err := r.store.Task(t.Context(), a2a.Key{Owner: "acme/ann", ID: id})
+		_, last, err := r.store.Task(t.Context(), runs.Key{Owner: "acme/ann", ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +228,7 @@ func TestA_14_CursorsThatCannotBe(t *testing.T) {
 			equal(t, whole, got[0].Response.GetTask())
 		}
 		_, err = later.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: id}, last)
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 		later.empty(t)
 	})
 	r.empty(t)
@@ -397,7 +400,7 @@ func TestP5_EndBetweenSnapshotAndSubscribe(t *testing.T) {
 		})
 		before()
 		updates, err := rr.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: id}, 0)
-		if reasonOf(err) == a2a.ReasonUnsupportedOperation {
+		if reasonOf(err) == a2aerror.ReasonUnsupportedOperation {
 			return // it was seen to have ended
 		}
 		if err != nil {
@@ -669,7 +672,7 @@ func TestP10_LimitsOfStreams(t *testing.T) {
 	refused(open(ann(t), id))
 	_, err := r.SendStreamingMessage(ann(t), reply(id, "more"))
 	refused(err)
-	wantError(t, open(bob(t), id), a2a.ReasonTaskNotFound)
+	wantError(t, open(bob(t), id), a2aerror.ReasonTaskNotFound)
 	updates, err := r.SendStreamingMessage(ann(t), message("gate", "y")) // the third of the owner
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -175,7 +174,7 @@ func TestFoldOfAQuestionThatLapses(t *testing.T) {
 	r.add("1", &teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: "question"}}})
 	told := f.Project(r.events[len(r.events)-1], false)
 	task := wantState(t, f.Task(), working)
-	if q := a2a.RunOf(task.GetMetadata()).GetQuestions(); len(q) > 0 || len(told) != 1 {
+	if q := project.RunOf(task.GetMetadata()).GetQuestions(); len(q) > 0 || len(told) != 1 {
 		t.Errorf("open: %v, told: %v", q, told)
 	}
 }

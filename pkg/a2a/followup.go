@@ -13,14 +13,18 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/forms"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // followUp adds a message to the inbox of an existing task: the answer to a question, or
 // information that the agent reads before its next decision.
-func (b *inbox) followUp(ctx context.Context, who Caller, s *send) (sent, error) {
+func (b *inbox) followUp(ctx context.Context, who identity.Caller, s *send) (sent, error) {
 	to, err := b.addressed(ctx, who, s)
 	if err != nil {
 		return sent{}, err
@@ -31,7 +35,7 @@ func (b *inbox) followUp(ctx context.Context, who Caller, s *send) (sent, error)
 		return sent{}, err
 	}
 	if c := s.message.GetContextId(); c != "" && c != to.ContextID {
-		return sent{}, Invalid(Violation{Field: "message.contextId", Description: "is not the context of the task; omit it, or send " + to.ContextID})
+		return sent{}, a2aerror.Invalid(agent.Violation{Field: "message.contextId", Description: "is not the context of the task; omit it, or send " + to.ContextID})
 	}
 	if err := b.takes(ctx, to.Standing, s); err != nil {
 		return sent{}, err
@@ -54,26 +58,26 @@ func (b *inbox) followUp(ctx context.Context, who Caller, s *send) (sent, error)
 
 // addressee is the task that a message names.
 type addressee struct {
-	Key
-	Standing
-	fold *Fold // nil for a task that has ended, if the message names no question: then only its standing counts
+	runs.Key
+	runs.Standing
+	fold *project.Fold // nil for a task that has ended, if the message names no question: then only its standing counts
 }
 
 // addressed returns the task that a message names, which must belong to its sender and be served by the tenant.
-func (b *inbox) addressed(ctx context.Context, who Caller, s *send) (to addressee, err error) {
-	to.Key = Key{who.Owner(), s.message.GetTaskId()}
+func (b *inbox) addressed(ctx context.Context, who identity.Caller, s *send) (to addressee, err error) {
+	to.Key = runs.Key{Owner: who.Owner(), ID: s.message.GetTaskId()}
 	root, scope := agent.SplitTask(to.ID)
 	if scope == "" && s.question == "" {
 		if to.Standing, err = b.tasks.standing(ctx, s.tenant, to.Key); err != nil || taskstate.Final(to.State) {
 			return to, err
 		}
 	}
-	f, err := b.tasks.fold(ctx, Key{to.Owner, root}, scope)
+	f, err := b.tasks.fold(ctx, runs.Key{Owner: to.Owner, ID: root}, scope)
 	if err != nil {
 		return to, notFoundAs(err, to.ID)
 	}
 	if !f.Exists() || !f.Serves(s.tenant) {
-		return to, TaskNotFound(to.ID)
+		return to, a2aerror.TaskNotFound(to.ID)
 	}
 	to.Standing, to.fold = standingOf(f), f
 	return to, nil
@@ -81,22 +85,22 @@ func (b *inbox) addressed(ctx context.Context, who Caller, s *send) (to addresse
 
 // input returns what a message to a task is for its inbox. again reports whether the message was sent before; the
 // response is then that to the earlier one.
-func (b *inbox) input(ctx context.Context, who Caller, to addressee, s *send) (in *teamv1.Inbound, again bool, err error) {
+func (b *inbox) input(ctx context.Context, who identity.Caller, to addressee, s *send) (in *teamv1.Inbound, again bool, err error) {
 	root, scope := agent.SplitTask(to.ID)
 	known, err := b.Store.Sent(ctx, to.Owner, agent.KeyOf(to.Account, to.Agent), s.key)
 	switch {
-	case err != nil && !errors.Is(err, ErrNotFound):
-		return nil, false, StoreError(to.ID, err)
+	case err != nil && !errors.Is(err, runs.ErrNotFound):
+		return nil, false, runs.StoreError(to.ID, err)
 	case err == nil && known == root && s.key != "":
 		return &teamv1.Inbound{Scope: scope, Key: s.key, Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: s.message}}}, true, nil
 	}
 	if to.fold != nil {
 		if first := answeredBefore(to.fold, s.question); first != nil {
-			return nil, false, questionAnswered(first)
+			return nil, false, runs.StoreError("", &runs.AnsweredError{First: first})
 		}
 	}
 	if to.fold == nil || to.fold.Terminal() {
-		return nil, false, StoreError(to.ID, ErrTerminal)
+		return nil, false, runs.StoreError(to.ID, runs.ErrTerminal)
 	}
 	if err := b.Halts.Refusal(to.Owner, to.Account, to.Agent); err != nil {
 		return nil, false, err
@@ -105,14 +109,14 @@ func (b *inbox) input(ctx context.Context, who Caller, to addressee, s *send) (i
 		return nil, false, err
 	}
 	if in.GetReceived() != nil && b.Settings.Load().GetProtocol().GetRefuseWhileWorking() {
-		return nil, false, UnsupportedOperation("task %q is working, and this server accepts no messages for working tasks; wait until it asks for input or ends", to.ID)
+		return nil, false, a2aerror.UnsupportedOperation("task %q is working, and this server accepts no messages for working tasks; wait until it asks for input or ends", to.ID)
 	}
 	return in, false, b.admitGrant(ctx, to.Owner, in)
 }
 
 // answeredBefore returns the recorded answer to the question that a message names. If it names none, it may be a second
 // answer as long as work goes on with the first one, and answeredBefore returns that. It returns nil without one.
-func answeredBefore(f *Fold, question string) *teamv1.Answered {
+func answeredBefore(f *project.Fold, question string) *teamv1.Answered {
 	if question == "" {
 		return f.InUse()
 	}
@@ -125,11 +129,11 @@ func (b *inbox) admitGrant(ctx context.Context, owner string, in *teamv1.Inbound
 	if grant == nil || b.AdmitGrant == nil {
 		return nil
 	}
-	err := b.AdmitGrant(ctx, AccountOf(owner), agent.CostOf(grant))
+	err := b.AdmitGrant(ctx, identity.AccountOf(owner), agent.CostOf(grant))
 	if err == nil || agent.AsError(err) != nil {
 		return err
 	}
-	return StoreError("", err)
+	return runs.StoreError("", err)
 }
 
 // audited returns a context with which the store records an answer in the audit log, if it grants budget
@@ -149,7 +153,7 @@ func (b *inbox) audited(ctx context.Context, root string, in *teamv1.Inbound) co
 
 // takes checks whether the agent of a task accepts the media types of a message. If the agent is
 // no longer served, it accepts all.
-func (b *inbox) takes(ctx context.Context, of Standing, s *send) error {
+func (b *inbox) takes(ctx context.Context, of runs.Standing, s *send) error {
 	a, err := b.Agents.Get(of.Agent)
 	if err != nil || b.agents.accountOf(of.Agent) != of.Account { // its id may belong to another account now
 		return nil //nolint:nilerr // the run goes on with the revision it began with
@@ -159,23 +163,23 @@ func (b *inbox) takes(ctx context.Context, of Standing, s *send) error {
 
 // inbound returns the message as an input for the inbox: an answer if the task has an open
 // question, and otherwise a message.
-func (b *inbox) inbound(f *Fold, who Caller, s *send) (*teamv1.Inbound, error) {
+func (b *inbox) inbound(f *project.Fold, who identity.Caller, s *send) (*teamv1.Inbound, error) {
 	m := f.Placed(s.message)
 	in := &teamv1.Inbound{Scope: f.Scope(), Key: s.key}
 	q, err := question(f, s.question)
 	switch {
 	case s.answer && len(f.Questions()) == 0:
-		return nil, UnsupportedOperation("task %q has no open question; send the text as a message instead", f.ID())
+		return nil, a2aerror.UnsupportedOperation("task %q has no open question; send the text as a message instead", f.ID())
 	case err != nil:
 		return nil, err
 	case q != nil && len(q.GetRoles()) > 0 && !who.Has(q.GetRoles()):
 		return nil, mayNot(q)
 	case q != nil && q.GetApproval() == nil && !chosen(q, s.message):
-		return nil, Invalid(Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(OptionsOf(q.GetMessage()), ", ")})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "message.parts", Description: "is not a valid answer to the question; send one of " + strings.Join(OptionsOf(q.GetMessage()), ", ")})
 	case q != nil:
 		a := &teamv1.Answered{Question: q.GetQuestion(), Message: m, By: who.Owner()}
 		if err := b.read(q, s.message, a); err != nil {
-			return nil, Invalid(Violation{Field: "message.parts", Description: err.Error()})
+			return nil, a2aerror.Invalid(agent.Violation{Field: "message.parts", Description: err.Error()})
 		}
 		_, in.Scope = agent.SplitTask(q.GetDelegationId())
 		in.Kind = &teamv1.Inbound_Answered{Answered: a}
@@ -228,7 +232,7 @@ func chosen(q *teamv1.Question, m *a2av1.Message) bool {
 // of the delegation with that id or, if named is empty, the only one. It returns nil if the task
 // has no open question and none is named. Only questions of the task itself and of scopes below
 // it count.
-func question(f *Fold, named string) (*teamv1.Question, error) {
+func question(f *project.Fold, named string) (*teamv1.Question, error) {
 	fit := f.Named(named)
 	switch {
 	case len(fit) == 1:
@@ -244,7 +248,7 @@ func question(f *Fold, named string) (*teamv1.Question, error) {
 	if len(fit) == 0 {
 		problem = "is not an open question; open questions: "
 	}
-	return nil, Invalid(Violation{Field: `metadata["` + TeamRunURI + `"].question`, Description: problem + strings.Join(ids, ", ")})
+	return nil, a2aerror.Invalid(agent.Violation{Field: `metadata["` + TeamRunURI + `"].question`, Description: problem + strings.Join(ids, ", ")})
 }
 
 // leave adds an input to the inbox of a task. If the message brings a push configuration, that is
@@ -252,7 +256,7 @@ func question(f *Fold, named string) (*teamv1.Question, error) {
 // again says that the message was sent before; its push configuration is then ignored.
 func (b *inbox) leave(ctx context.Context, to addressee, s *send, in *teamv1.Inbound, digest []byte, again bool) (n int64, err error) {
 	root, _ := agent.SplitTask(to.ID)
-	var push *Push
+	var push *runs.Push
 	if s.push != nil && !again {
 		conf := proto.CloneOf(s.push)
 		if conf.GetId() == "" {
@@ -264,8 +268,8 @@ func (b *inbox) leave(ctx context.Context, to addressee, s *send, in *teamv1.Inb
 		}
 		push = &p
 	}
-	if n, _, err = b.Store.Put(b.audited(ctx, root, in), Key{to.Owner, root}, in, digest, push); err != nil {
-		return 0, StoreError(to.ID, err)
+	if n, _, err = b.Store.Put(b.audited(ctx, root, in), runs.Key{Owner: to.Owner, ID: root}, in, digest, push); err != nil {
+		return 0, runs.StoreError(to.ID, err)
 	}
 	return n, nil
 }
@@ -281,21 +285,21 @@ const maxRequestID = 256
 func (h *Handler) Retry(ctx context.Context, req *teamv1.RetryTaskRequest) (*teamv1.RetryTaskResponse, error) {
 	id := req.GetTaskId()
 	if len(req.GetRequestId()) > maxRequestID {
-		return nil, Invalid(Violation{Field: "requestId", Description: "must have at most 256 bytes"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "requestId", Description: "must have at most 256 bytes"})
 	}
 	k, err := keyOf(ctx, "", id)
 	if err != nil {
 		return nil, err
 	}
 	if _, scope := agent.SplitTask(id); scope != "" {
-		return nil, Invalid(Violation{Field: "taskId", Description: "is that of a step; retry its root task"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "taskId", Description: "is that of a step; retry its root task"})
 	}
 	st, err := h.tasks.standing(ctx, "", k)
 	if err != nil {
 		return nil, err
 	}
 	if !taskstate.Final(st.State) {
-		return nil, UnsupportedOperation("task %q has not ended; cancel it first", clip(id))
+		return nil, a2aerror.UnsupportedOperation("task %q has not ended; cancel it first", a2aerror.Clip(id))
 	}
 	key := ""
 	if req.GetRequestId() != "" {
@@ -318,13 +322,13 @@ func (h *Handler) Retry(ctx context.Context, req *teamv1.RetryTaskRequest) (*tea
 	}
 	kept, err := journal.Keep(events)
 	if err != nil {
-		return nil, UnsupportedOperation("task %q cannot be retried: %v; send its message again", clip(id), err)
+		return nil, a2aerror.UnsupportedOperation("task %q cannot be retried: %v; send its message again", a2aerror.Clip(id), err)
 	}
 	return h.inbox.retry(ctx, k, req, key, events[0].GetAccepted(), kept)
 }
 
 // retryable returns UNSUPPORTED_OPERATION if a task that has ended cannot be retried.
-func retryable(id string, st Standing, acc *teamv1.Accepted) error {
+func retryable(id string, st runs.Standing, acc *teamv1.Accepted) error {
 	var why string
 	switch {
 	case st.State == a2av1.TaskState_TASK_STATE_COMPLETED:
@@ -336,14 +340,14 @@ func retryable(id string, st Standing, acc *teamv1.Accepted) error {
 	default:
 		return nil
 	}
-	return UnsupportedOperation("task %q %s", clip(id), why)
+	return a2aerror.UnsupportedOperation("task %q %s", a2aerror.Clip(id), why)
 }
 
 // mayRetry returns nil if the caller may begin a task of the agent of another one, which is still the same. key is that of the
 // new task's message.
-func (b *inbox) mayRetry(ctx context.Context, old Standing, key string) error {
+func (b *inbox) mayRetry(ctx context.Context, old runs.Standing, key string) error {
 	id := old.Agent
-	who, err := Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return err
 	}
@@ -352,7 +356,7 @@ func (b *inbox) mayRetry(ctx context.Context, old Standing, key string) error {
 	}
 	now, err := b.agents.pins(ctx, id)
 	if err != nil {
-		return StoreError(id, err)
+		return runs.StoreError(id, err)
 	}
 	if now.GetAccounts()[id] != old.Account {
 		return b.agents.notFound(ctx, id)
@@ -361,10 +365,10 @@ func (b *inbox) mayRetry(ctx context.Context, old Standing, key string) error {
 }
 
 // retry begins the task that retries another one, of which it keeps something.
-func (b *inbox) retry(ctx context.Context, old Key, req *teamv1.RetryTaskRequest, key string, before *teamv1.Accepted, kept journal.Kept) (*teamv1.RetryTaskResponse, error) {
+func (b *inbox) retry(ctx context.Context, old runs.Key, req *teamv1.RetryTaskRequest, key string, before *teamv1.Accepted, kept journal.Kept) (*teamv1.RetryTaskResponse, error) {
 	acc := proto.CloneOf(before)
 	acc.TaskId, acc.Retries, acc.Deadline, acc.MayReplyDirectly, acc.Trace = newID(), old.ID, nil, false, traceOf(ctx)
-	n := New{Owner: old.Owner, Accepted: acc, MessageID: key, Kept: kept.Events}
+	n := runs.New{Owner: old.Owner, Accepted: acc, MessageID: key, Kept: kept.Events}
 	if key != "" {
 		var err error
 		if n.Digest, err = digestOf(old.ID, req); err != nil {

@@ -14,7 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -68,13 +68,13 @@ func TestR_002_9_WhatReadersSee(t *testing.T) {
 		} {
 			task, updates, _ := over(t, g, echo("one"))
 			wantState(t, task, completed)
-			warnings := a2a.RunOf(task.GetMetadata()).GetWarnings()
+			warnings := project.RunOf(task.GetMetadata()).GetWarnings()
 			if len(warnings) != 1 || !strings.Contains(warnings[0], name) || artifactText(task.GetArtifacts()[0]) != "echo: hi" {
 				t.Errorf("%s: %v %v", name, warnings, task.GetArtifacts())
 			}
 			if !slices.ContainsFunc(updates, func(u feed.Update) bool {
 				s := u.Response.GetStatusUpdate()
-				return s.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_WORKING && len(a2a.RunOf(s.GetMetadata()).GetWarnings()) == 1
+				return s.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_WORKING && len(project.RunOf(s.GetMetadata()).GetWarnings()) == 1
 			}) {
 				t.Errorf("%s: no warning while the task works", name)
 			}
@@ -88,7 +88,7 @@ func TestR_002_9_WhatReadersSee(t *testing.T) {
 		} {
 			task, _, _ := over(t, g, echo("one"))
 			wantState(t, task, a2av1.TaskState_TASK_STATE_REJECTED)
-			e := a2a.RunOf(task.GetMetadata()).GetError()
+			e := project.RunOf(task.GetMetadata()).GetError()
 			if e.GetReason() != agent.ReasonGuardrailBlocked || e.GetDetails()["stage"] != name || len(task.GetArtifacts()) != 0 {
 				t.Errorf("%s: %v, %v", name, e, task.GetArtifacts())
 			}

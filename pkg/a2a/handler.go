@@ -15,6 +15,7 @@ import (
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/halt/inforce"
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -26,16 +27,16 @@ type Config struct {
 	// elsewhere. Required.
 	Agents Agents
 	// Store stores tasks, journals and inboxes. Required.
-	Store Store
+	Store runs.Store
 	// Overview, Approvals, Conversations and Pushes are further parts of the store, usually the
 	// same value as Store. Each may be nil: without Overview the tasks of an owner are not listed
 	// for monitors and collaborations; without Approvals only the owner of a task may answer its
 	// questions; without Conversations a context id has no effect on runs; without Pushes push
 	// notifications are not supported.
-	Overview      Overview
-	Approvals     Approvals
-	Conversations Conversations
-	Pushes        Pushes
+	Overview      runs.Overview
+	Approvals     runs.Approvals
+	Conversations runs.Conversations
+	Pushes        runs.Pushes
 	// Settings are those in effect, which may be replaced; nil means the defaults.
 	Settings *settings.Live
 	// Admit returns an error if an owner may not begin another task: an *agent.Error for the caller, or an error of
@@ -88,7 +89,7 @@ type ExtendedCard struct {
 }
 
 // Handler implements the operations of A2A and of the Agent service, for all bindings. Each call
-// needs a Caller in its context; see WithCaller. Errors are *Error and *agent.Error; any other
+// needs a caller in its context; see identity.WithCaller. Errors are *a2aerror.Error and *agent.Error; any other
 // error is internal and must not be shown to users. It is safe for concurrent use.
 type Handler struct {
 	c       Config
@@ -133,7 +134,7 @@ func NewHandler(c Config) *Handler {
 }
 
 // Overview returns the Overview of the configuration, or nil if it has none.
-func (h *Handler) Overview() Overview { return h.c.Overview }
+func (h *Handler) Overview() runs.Overview { return h.c.Overview }
 
 // Agents returns the agents that the handler serves.
 func (h *Handler) Agents() Agents { return h.c.Agents }

@@ -13,9 +13,12 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -215,7 +218,7 @@ func TestA_09_Waiting(t *testing.T) {
 		req := message("gate", "x")
 		about(req, "deadline", time.Now().Add(50*time.Millisecond).UTC().Format(time.RFC3339Nano))
 		task := wantState(t, r.send(t, ann(t), req), failed)
-		if e := a2a.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
+		if e := project.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
 			t.Errorf("error is %v", e)
 		}
 	})
@@ -284,10 +287,10 @@ func TestDirectReplies(t *testing.T) {
 }
 
 // forgetful is a store that cannot say what was sent before.
-type forgetful struct{ a2a.Store }
+type forgetful struct{ runs.Store }
 
 func (forgetful) Sent(context.Context, string, string, string) (string, error) {
-	return "", fmt.Errorf("%w: connection reset", a2a.ErrStorage)
+	return "", fmt.Errorf("%w: connection reset", runs.ErrStorage)
 }
 
 // TestA_15_RepetitionUnknown: while the store cannot say whether a message was sent before, it is
@@ -380,7 +383,7 @@ func TestA_22_T_43_ErrorsShowNothingInternal(t *testing.T) {
 			if strings.Contains(task.String(), "secret") {
 				t.Errorf("the task shows what is internal: %v", task)
 			}
-			e := a2a.RunOf(task.GetMetadata()).GetError()
+			e := project.RunOf(task.GetMetadata()).GetError()
 			if e.GetReason() != want.reason || e.GetMessage() != want.text {
 				t.Errorf("metadata says %v", e)
 			}
@@ -397,19 +400,19 @@ func TestA_02_TasksThatHaveEnded(t *testing.T) {
 	task := r.send(t, ann(t), message("echo", "hi"))
 	t.Run("send", func(t *testing.T) {
 		_, err := r.SendMessage(ann(t), reply(task.GetId(), "more"))
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 	})
 	t.Run("stream", func(t *testing.T) {
 		_, err := r.SendStreamingMessage(ann(t), reply(task.GetId(), "more"))
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 	})
 	t.Run("subscribe", func(t *testing.T) {
 		_, err := r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: task.GetId()}, 0)
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 	})
 	t.Run("cancel", func(t *testing.T) {
 		_, err := r.CancelTask(ann(t), &a2av1.CancelTaskRequest{Id: task.GetId()})
-		wantError(t, err, a2a.ReasonTaskNotCancelable)
+		wantError(t, err, a2aerror.ReasonTaskNotCancelable)
 	})
 }
 
@@ -450,14 +453,14 @@ func TestUnknownTasks(t *testing.T) {
 	for name, op := range ops {
 		t.Run(name, func(t *testing.T) {
 			unknown := op(ann(t), "", "no-such-task")
-			wantError(t, unknown, a2a.ReasonTaskNotFound)
+			wantError(t, unknown, a2aerror.ReasonTaskNotFound)
 			foreign := op(bob(t), "", mine)
-			wantError(t, foreign, a2a.ReasonTaskNotFound)
+			wantError(t, foreign, a2aerror.ReasonTaskNotFound)
 			if want := strings.ReplaceAll(unknown.Error(), "no-such-task", mine); foreign.Error() != want {
 				t.Errorf("a foreign task answers %q, an unknown one %q", foreign, want)
 			}
-			wantError(t, op(ann(t), "other", mine), a2a.ReasonTaskNotFound)
-			wantError(t, op(ann(t), "", mine+"~1"), a2a.ReasonTaskNotFound)
+			wantError(t, op(ann(t), "other", mine), a2aerror.ReasonTaskNotFound)
+			wantError(t, op(ann(t), "", mine+"~1"), a2aerror.ReasonTaskNotFound)
 		})
 	}
 	t.Run("references", func(t *testing.T) {
@@ -465,7 +468,7 @@ func TestUnknownTasks(t *testing.T) {
 		req.Message.ReferenceTaskIds = []string{mine}
 		r.send(t, ann(t), req)
 		_, err := r.SendMessage(bob(t), req)
-		wantError(t, err, a2a.ReasonTaskNotFound)
+		wantError(t, err, a2aerror.ReasonTaskNotFound)
 	})
 }
 
@@ -473,7 +476,7 @@ func TestFollowUps(t *testing.T) {
 	t.Run("an answer goes to the only question", func(t *testing.T) {
 		r := start(t, script(t, "ask", ask("who?"), say("hello {{answer}}")))
 		task := r.send(t, ann(t), message("ask", "x"))
-		q := a2a.RunOf(task.GetMetadata()).GetQuestions()
+		q := project.RunOf(task.GetMetadata()).GetQuestions()
 		if len(q) != 1 || agent.Text(q[0].GetMessage()) != "who?" || q[0].GetDelegationId() != task.GetId() {
 			t.Fatalf("questions are %v", q)
 		}
@@ -484,7 +487,7 @@ func TestFollowUps(t *testing.T) {
 		if diff := cmp.Diff([]string{"x", "who?", "me"}, texts(done.GetHistory())); diff != "" {
 			t.Errorf("history:\n%s", diff)
 		}
-		if q := a2a.RunOf(done.GetMetadata()).GetQuestions(); len(q) > 0 {
+		if q := project.RunOf(done.GetMetadata()).GetQuestions(); len(q) > 0 {
 			t.Errorf("still open: %v", q)
 		}
 	})
@@ -523,7 +526,7 @@ func TestFollowUps(t *testing.T) {
 		task := r.send(t, ann(t), message("ask", "x"))
 		_, err := r.SendMessage(ann(t), about(reply(task.GetId(), "me"), "question", "another"))
 		wantError(t, err, agent.ReasonInvalidRequest)
-		q := a2a.RunOf(task.GetMetadata()).GetQuestions()[0].GetQuestion()
+		q := project.RunOf(task.GetMetadata()).GetQuestions()[0].GetQuestion()
 		req := about(reply(task.GetId(), "me"), "question", q)
 		done := wantState(t, r.send(t, ann(t), req), completed)
 		equal(t, done, r.send(t, ann(t), req)) // the answer again

@@ -13,6 +13,9 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -26,7 +29,7 @@ type inbox struct {
 
 // sent is a message that has been recorded, and the task that it belongs to.
 type sent struct {
-	key Key
+	key runs.Key
 	// inbound is the number of the message in the inbox of a task that existed before, or 0 if
 	// the message created the task.
 	inbound int64
@@ -55,7 +58,7 @@ type send struct {
 
 // put creates a task with the message, or adds the message to the inbox of the task that it
 // names. If the sender waits, the caller must call follow.
-func (b *inbox) put(ctx context.Context, who Caller, s *send) (sent, error) {
+func (b *inbox) put(ctx context.Context, who identity.Caller, s *send) (sent, error) {
 	if n := s.size(); n > MaxMessage {
 		return sent{}, agent.Errorf(agent.CodeResourceExhausted, agent.ReasonInsufficientResources,
 			"the message has %d bytes; at most %d are allowed", n, MaxMessage).With("max_bytes", strconv.Itoa(MaxMessage))
@@ -83,7 +86,7 @@ func (s *send) size() int {
 }
 
 // begins returns the task that a message creates.
-func (b *inbox) begins(ctx context.Context, who Caller, s *send) (n New, err error) {
+func (b *inbox) begins(ctx context.Context, who identity.Caller, s *send) (n runs.New, err error) {
 	id, a, err := b.agents.resolve(ctx, s.tenant)
 	if err != nil {
 		return n, err
@@ -98,7 +101,7 @@ func (b *inbox) begins(ctx context.Context, who Caller, s *send) (n New, err err
 	acc.History = append(acc.GetHistory(), references...)
 	acc.TaskId, acc.Agent, acc.Owner, acc.Seed = newID(), id, who.Owner(), rand.Int64() //nolint:gosec // jitter, not a secret
 	if acc.Pins, err = b.agents.pins(ctx, id); err != nil {
-		return n, StoreError(id, err)
+		return n, runs.StoreError(id, err)
 	}
 	info := infoOf(ctx, a)
 	if err := checkMedia(info, s.message, acc.GetAcceptedOutputModes()); err != nil {
@@ -121,7 +124,7 @@ func (b *inbox) begins(ctx context.Context, who Caller, s *send) (n New, err err
 		acc.Message.ContextId = newID()
 	}
 	script := transcriptOf(ctx)
-	acc.Conversation = conversation(ctx, b.Conversations, a, Thread{acc.Owner, acc.Message.GetContextId()}, fresh || script.forgets())
+	acc.Conversation = conversation(ctx, b.Conversations, a, runs.Thread{Owner: acc.Owner, ContextID: acc.Message.GetContextId()}, fresh || script.forgets())
 	if script != nil && acc.GetConversation().GetHistory() != 0 { // the agent remembers what was said earlier
 		acc.History, acc.Branch = references, len(references) > 0
 	}
@@ -132,7 +135,7 @@ func (b *inbox) begins(ctx context.Context, who Caller, s *send) (n New, err err
 	if err := b.mayBegin(ctx, who, acc.GetPins().GetAccounts()[id], id, s.key); err != nil {
 		return n, err
 	}
-	n = New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry}
+	n = runs.New{Owner: acc.Owner, Accepted: acc, MessageID: s.key, Digest: digest, Push: push, PushVersion: pushVersion(ctx), Collaborations: s.concurrent, Entry: s.entry}
 	if s.concurrent > 0 && b.MaxCollaborations != nil {
 		n.AccountCollaborations = b.MaxCollaborations(who.Account)
 	}
@@ -141,7 +144,7 @@ func (b *inbox) begins(ctx context.Context, who Caller, s *send) (n New, err err
 
 // create records a new task. If its sender waits, the result has a tail that was opened before, so that no signal is
 // missed.
-func (b *inbox) create(ctx context.Context, n New, waits bool) (sent, error) {
+func (b *inbox) create(ctx context.Context, n runs.New, waits bool) (sent, error) {
 	var tail *feed.Tail
 	if waits {
 		tail = b.tasks.feeds.Early(n.Owner, n.Accepted.GetTaskId())
@@ -155,9 +158,9 @@ func (b *inbox) create(ctx context.Context, n New, waits bool) (sent, error) {
 	// Also after an error and for an existing task: it may have been recorded without a wake-up.
 	b.Wake(root)
 	if err != nil {
-		return sent{}, StoreError(n.Accepted.GetTaskId(), err)
+		return sent{}, runs.StoreError(n.Accepted.GetTaskId(), err)
 	}
-	to := sent{key: Key{n.Owner, root}, existed: existed}
+	to := sent{key: runs.Key{Owner: n.Owner, ID: root}, existed: existed}
 	if !existed {
 		to.tail, tail = tail, nil
 	}
@@ -167,7 +170,7 @@ func (b *inbox) create(ctx context.Context, n New, waits bool) (sent, error) {
 // mayBegin returns the error for a message that would begin a task: HALTED, or that the account may not
 // begin another one. made is the account that has made the agent by the API, if any. A message that was sent before gets
 // the answer of the first one.
-func (b *inbox) mayBegin(ctx context.Context, who Caller, made, id, key string) error {
+func (b *inbox) mayBegin(ctx context.Context, who identity.Caller, made, id, key string) error {
 	err := b.Halts.Refusal(who.Owner(), made, id)
 	if err == nil && b.Admit != nil {
 		err = b.Admit(ctx, who.Owner())
@@ -179,15 +182,15 @@ func (b *inbox) mayBegin(ctx context.Context, who Caller, made, id, key string) 
 		switch _, serr := b.Store.Sent(ctx, who.Owner(), agent.KeyOf(made, id), key); {
 		case serr == nil:
 			return nil
-		case !errors.Is(serr, ErrNotFound):
-			return StoreError("", serr)
+		case !errors.Is(serr, runs.ErrNotFound):
+			return runs.StoreError("", serr)
 		}
 	}
 	var refusal *agent.Error
 	if errors.As(err, &refusal) {
 		return refusal
 	}
-	return StoreError("", err)
+	return runs.StoreError("", err)
 }
 
 // infoOf returns the description of an agent, or nil if it is not available. A team is only asked
@@ -214,7 +217,7 @@ func digestOf(id string, content ...proto.Message) ([]byte, error) {
 	for _, m := range content {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 		if err != nil {
-			return nil, Invalid(Violation{Field: "message", Description: "cannot be encoded; every text in it must be UTF-8"})
+			return nil, a2aerror.Invalid(agent.Violation{Field: "message", Description: "cannot be encoded; every text in it must be UTF-8"})
 		}
 		all = append(all, b...)
 	}
@@ -224,12 +227,12 @@ func digestOf(id string, content ...proto.Message) ([]byte, error) {
 
 // byKey returns the id of the task that was created with the key in req.
 func (b *inbox) byKey(ctx context.Context, req *teamv1.CancelRequest) (string, error) {
-	who, err := Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return "", err
 	}
 	if req.GetKey() == "" {
-		return "", Invalid(Violation{Field: "taskId", Description: "or key is required"})
+		return "", a2aerror.Invalid(agent.Violation{Field: "taskId", Description: "or key is required"})
 	}
 	of := req.GetAgentId()
 	if of == "" {
@@ -242,11 +245,11 @@ func (b *inbox) byKey(ctx context.Context, req *teamv1.CancelRequest) (string, e
 		if err == nil {
 			return id, nil
 		}
-		if !errors.Is(err, ErrNotFound) {
-			return "", StoreError(req.GetKey(), err)
+		if !errors.Is(err, runs.ErrNotFound) {
+			return "", runs.StoreError(req.GetKey(), err)
 		}
 	}
-	return "", TaskNotFound(req.GetKey())
+	return "", a2aerror.TaskNotFound(req.GetKey())
 }
 
 // inlinePush returns the push configuration that a message brings for the task it creates, or

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -54,8 +54,8 @@ func TestMedia_A_04(t *testing.T) {
 				}
 				return
 			}
-			var e *a2a.Error
-			if !errors.As(err, &e) || e.Reason != a2a.ReasonContentTypeNotSupported || !e.Protocol() {
+			var e *a2aerror.Error
+			if !errors.As(err, &e) || e.Reason != a2aerror.ReasonContentTypeNotSupported || !e.Protocol() {
 				t.Fatal(err)
 			}
 			if v := e.Violations[0]; v.Field != c.field || !strings.Contains(v.Description, c.says) || !strings.Contains(e.Message, c.also) {

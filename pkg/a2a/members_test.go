@@ -14,7 +14,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/broadcast"
@@ -26,7 +26,7 @@ import (
 func shelf(task *a2av1.Task) []string {
 	var out []string
 	for _, a := range task.GetArtifacts() {
-		_, scope, _ := strings.Cut(a2a.RunOf(a.GetMetadata()).GetDelegationId(), "~")
+		_, scope, _ := strings.Cut(project.RunOf(a.GetMetadata()).GetDelegationId(), "~")
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s: %s", a.GetName(), scope, artifactText(a))))
 	}
 	return out
@@ -124,7 +124,7 @@ func TestR_002_31_PartialResults(t *testing.T) {
 		task := wantState(t, r.get(t, v.task.GetId()), failed)
 		sameTask(t, v.task, task)
 		wantShelf(t, task, "team/one 1: echo: hi")
-		if e := a2a.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
+		if e := project.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
 			t.Error(e)
 		}
 	})
@@ -193,7 +193,7 @@ func heard(t testing.TB, r *rig, ctx context.Context, req *a2av1.SendMessageRequ
 		}
 		v.take(t, u)
 		if a := u.Response.GetArtifactUpdate(); a != nil {
-			run := a2a.RunOf(a.GetMetadata())
+			run := project.RunOf(a.GetMetadata())
 			_, scope, _ := strings.Cut(run.GetDelegationId(), "~")
 			pieces = append(pieces, chunk{a.GetArtifact().GetName(), scope, artifactText(a.GetArtifact())})
 			if scope != "" && (run.GetPath() != a.GetArtifact().GetName() || run.GetParent() == "") {
@@ -323,8 +323,8 @@ func TestR_002_35_EventClasses(t *testing.T) {
 			t.Errorf("%d comes behind %d", u.Seq, last)
 		}
 		last = max(last, u.Seq)
-		run := a2a.RunOf(u.Response.GetStatusUpdate().GetMetadata())
-		piece := a2a.RunOf(u.Response.GetArtifactUpdate().GetMetadata())
+		run := project.RunOf(u.Response.GetStatusUpdate().GetMetadata())
+		piece := project.RunOf(u.Response.GetArtifactUpdate().GetMetadata())
 		switch {
 		case piece.GetDelegationId() != "":
 			classes["member"]++
@@ -367,7 +367,7 @@ func TestDroppedIsNoFailure(t *testing.T) {
 	if got := answer(t, task); got != "echo: end" {
 		t.Errorf("answer %q", got)
 	}
-	run := a2a.RunOf(task.GetMetadata())
+	run := project.RunOf(task.GetMetadata())
 	if len(run.GetFailedDelegations()) > 0 {
 		t.Errorf("failed: %v", run.GetFailedDelegations())
 	}

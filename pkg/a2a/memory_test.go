@@ -13,7 +13,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
@@ -24,7 +25,9 @@ func inContext(id string, req *a2av1.SendMessageRequest) *a2av1.SendMessageReque
 	return req
 }
 
-func thread(id string) a2a.Thread { return a2a.Thread{Owner: "acme/ann", ContextID: id} }
+func thread(id string) runs.Thread {
+	return runs.Thread{Owner: "acme/ann", ContextID: id}
+}
 
 // kept is what is remembered of a path in a context of Ann's, as "ROLE: text".
 func (r *rig) kept(t testing.TB, contextID, path string) []string {
@@ -93,7 +96,7 @@ func TestR_002_29_What_is_remembered(t *testing.T) {
 		}})
 		task := r.send(t, ann(t), atOnce(inContext("c", message("a", "one"))))
 		r.send(t, ann(t), atOnce(reply(task.GetId(), "two")))
-		if w := a2a.RunOf(r.until(t, task.GetId(), completed).GetMetadata()).GetWarnings(); len(w) > 0 {
+		if w := project.RunOf(r.until(t, task.GetId(), completed).GetMetadata()).GetWarnings(); len(w) > 0 {
 			t.Error(w)
 		}
 		r.wantKept(t, "c", "a", "USER: one", "USER: two", "AGENT: and two")

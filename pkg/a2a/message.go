@@ -9,6 +9,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -27,14 +29,14 @@ func modes(own []string) []string {
 // the agent does not accept, or if the client accepts none that the agent produces; see A2A 1.0,
 // section 3.3.2. An agent that does not specify media types accepts everything.
 func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) error {
-	var faults []Violation
+	var faults []agent.Violation
 	for i, p := range m.GetParts() {
 		takes := len(info.GetInputModes()) == 0 || agent.MatchesMedia(agent.MediaType(p), info.GetInputModes())
 		if agent.IsFile(p) {
 			takes = agent.AcceptsFile(info, p)
 		}
 		if !takes {
-			faults = append(faults, Violation{Field: "message.parts[" + strconv.Itoa(i) + "].mediaType", Description: agent.Refused(info, p)})
+			faults = append(faults, agent.Violation{Field: "message.parts[" + strconv.Itoa(i) + "].mediaType", Description: agent.Refused(info, p)})
 		}
 	}
 	out := modes(info.GetOutputModes())
@@ -44,13 +46,13 @@ func checkMedia(info *teamv1.AgentInfo, m *a2av1.Message, accepted []string) err
 		})
 	}
 	if len(accepted) > 0 && !slices.ContainsFunc(accepted, answers) {
-		faults = append(faults, Violation{Field: "configuration.acceptedOutputModes", Description: "contains no media type that the agent produces; it produces " + strings.Join(out, ", ")})
+		faults = append(faults, agent.Violation{Field: "configuration.acceptedOutputModes", Description: "contains no media type that the agent produces; it produces " + strings.Join(out, ", ")})
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	e := Invalid(faults...)
-	e.Reason, e.Code = ReasonContentTypeNotSupported, agent.CodeInvalidArgument
+	e := a2aerror.Invalid(faults...)
+	e.Reason, e.Code = a2aerror.ReasonContentTypeNotSupported, agent.CodeInvalidArgument
 	return e
 }
 
@@ -63,14 +65,14 @@ func checkInputs(a agent.Agent, m *a2av1.Message) error {
 	if !ok {
 		return nil
 	}
-	var faults []Violation
+	var faults []agent.Violation
 	for _, f := range by.InputFaults(m) {
-		faults = append(faults, Violation{Field: "message.parts", Description: f})
+		faults = append(faults, agent.Violation{Field: "message.parts", Description: f})
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	return Invalid(faults...)
+	return a2aerror.Invalid(faults...)
 }
 
 // maxReference is the maximum number of bytes of the request, and of the result, of a referenced
@@ -80,15 +82,15 @@ const maxReference = 8 << 10
 // referenced returns the requests and results of the tasks that a message refers to, in the order
 // of the references. A task of the message's own conversation is left out if the agent remembers
 // conversations. It returns TASK_NOT_FOUND if a task does not exist or belongs to another owner.
-func referenced(ctx context.Context, store Store, owner string, m *a2av1.Message, remembers bool) ([]*a2av1.Message, error) {
+func referenced(ctx context.Context, store runs.Store, owner string, m *a2av1.Message, remembers bool) ([]*a2av1.Message, error) {
 	var shown []*a2av1.Message
 	for i, id := range m.GetReferenceTaskIds() {
-		t, _, err := store.Task(ctx, Key{owner, id})
+		t, _, err := store.Task(ctx, runs.Key{Owner: owner, ID: id})
 		switch {
-		case errors.Is(err, ErrNotFound):
-			return nil, TaskNotFound(id)
+		case errors.Is(err, runs.ErrNotFound):
+			return nil, a2aerror.TaskNotFound(id)
 		case err != nil:
-			return nil, StoreError(id, err)
+			return nil, runs.StoreError(id, err)
 		case slices.Contains(m.GetReferenceTaskIds()[:i], id):
 		case remembers && t.GetContextId() == m.GetContextId():
 		default:
@@ -116,9 +118,9 @@ func about(t *a2av1.Task) []*a2av1.Message {
 	if came == "" {
 		came = agent.Text(t.GetStatus().GetMessage())
 	}
-	list := []*a2av1.Message{agent.UserMessage(t.GetId()+"-request", clipTo(asked, maxReference))}
+	list := []*a2av1.Message{agent.UserMessage(t.GetId()+"-request", a2aerror.ClipTo(asked, maxReference))}
 	if came != "" {
-		m := agent.NewMessage(clipTo(came, maxReference))
+		m := agent.NewMessage(a2aerror.ClipTo(came, maxReference))
 		m.MessageId = t.GetId() + "-result"
 		list = append(list, m)
 	}

@@ -11,15 +11,18 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
 
 // paused reports whether a task says that it is paused.
-func paused(task *a2av1.Task) bool { return a2a.RunOf(task.GetMetadata()).GetPaused() }
+func paused(task *a2av1.Task) bool { return project.RunOf(task.GetMetadata()).GetPaused() }
 
 // pause pauses a task and checks that it says so.
 func (r *rig) pause(t testing.TB, id string) {
@@ -28,7 +31,7 @@ func (r *rig) pause(t testing.TB, id string) {
 	if err != nil || !paused(task) {
 		t.Fatalf("paused: %v, %v", task, err)
 	}
-	if task := r.get(t, id); !a2a.RunOf(task.GetMetadata()).GetPaused() {
+	if task := r.get(t, id); !project.RunOf(task.GetMetadata()).GetPaused() {
 		t.Fatalf("the task does not say that it is paused: %v", task)
 	}
 }
@@ -127,14 +130,14 @@ func TestS_44_PauseAndResume(t *testing.T) {
 				var all []bool
 				for u := range updates {
 					if s := u.Response.GetStatusUpdate(); s != nil {
-						all = append(all, a2a.RunOf(s.GetMetadata()).GetPaused())
+						all = append(all, project.RunOf(s.GetMetadata()).GetPaused())
 					}
 				}
 				heard <- all
 			}()
 		}
 		r.pause(t, root)
-		if !a2a.RunOf(r.get(t, root+"~1.1").GetMetadata()).GetPaused() {
+		if !project.RunOf(r.get(t, root+"~1.1").GetMetadata()).GetPaused() {
 			t.Error("the part does not say that it is paused")
 		}
 		one.open()
@@ -247,9 +250,9 @@ func TestS_44_PauseAndResume(t *testing.T) {
 		id := r.send(t, ann(t), atOnce(message("outer", "hi"))).GetId()
 		<-one.entered
 		_, err := r.Pause(ann(t), id+"~1")
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 		_, err = r.Pause(bob(t), id)
-		wantError(t, err, a2a.ReasonTaskNotFound)
+		wantError(t, err, a2aerror.ReasonTaskNotFound)
 		r.cancel(t, id)
 	})
 }
@@ -271,9 +274,9 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := memstore.Open(t)
-			task := a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}
+			task := runs.Key{Owner: "acme/ann", ID: uuid.NewString()}
 			acc := &teamv1.Accepted{TaskId: task.ID, Agent: "leaf", Owner: task.Owner, Message: agent.UserMessage("m", "hi")}
-			if _, _, err := s.Create(t.Context(), a2a.New{Owner: task.Owner, Accepted: acc, MessageID: "m"}); err != nil {
+			if _, _, err := s.Create(t.Context(), runs.New{Owner: task.Owner, Accepted: acc, MessageID: "m"}); err != nil {
 				t.Fatal(err)
 			}
 			h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: func(string) {}, CancelWait: time.Millisecond})

@@ -12,6 +12,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -43,7 +45,7 @@ func (e *editions) Pins(_ context.Context, id string) (*teamv1.Pins, error) {
 		return nil, err
 	}
 	if e.broken.Load() {
-		return nil, fmt.Errorf("keep the definition: %w", a2a.ErrStorage)
+		return nil, fmt.Errorf("keep the definition: %w", runs.ErrStorage)
 	}
 	return &teamv1.Pins{Revisions: map[string]string{id: e.now.Load().(string)}}, nil //nolint:forcetypeassert // nothing else is stored
 }
@@ -95,7 +97,7 @@ func publish(t *testing.T, numbers ...string) (*rig, *editions) {
 // interrupted checks that a task failed because it cannot go on.
 func interrupted(t *testing.T, task *a2av1.Task) {
 	t.Helper()
-	if got := a2a.RunOf(wantState(t, task, failed).GetMetadata()).GetError().GetReason(); got != agent.ReasonInterrupted {
+	if got := project.RunOf(wantState(t, task, failed).GetMetadata()).GetError().GetReason(); got != agent.ReasonInterrupted {
 		t.Errorf("reason is %q: %v", got, task)
 	}
 }
@@ -111,7 +113,7 @@ func TestPinned(t *testing.T) {
 				t.Errorf("answer is %q, want %q", got, want)
 			}
 		}
-		events, err := r.store.Events(t.Context(), a2a.Key{Owner: "acme/ann", ID: old.GetId()}, 0, 10)
+		events, err := r.store.Events(t.Context(), runs.Key{Owner: "acme/ann", ID: old.GetId()}, 0, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/settings"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 )
 
 // Masked replaces secrets of push configurations in responses. If a client sends it in a
@@ -31,7 +33,7 @@ const maxDead = 100
 // TASK_NOT_FOUND, and INSUFFICIENT_RESOURCES if there are too many configurations.
 func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2av1.TaskPushNotificationConfig) (*a2av1.TaskPushNotificationConfig, error) {
 	if !h.hooks.on() {
-		return nil, PushNotificationNotSupported()
+		return nil, a2aerror.PushNotificationNotSupported()
 	}
 	var c checker
 	c.needID("taskId", req.GetTaskId())
@@ -48,7 +50,7 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 		return nil, err
 	}
 	if over(t) {
-		seen = TaskFirst
+		seen = runs.TaskFirst
 	}
 	conf := proto.CloneOf(req)
 	if conf.GetId() == "" {
@@ -59,14 +61,14 @@ func (h *Handler) CreateTaskPushNotificationConfig(ctx context.Context, req *a2a
 		return nil, err
 	}
 	if err := h.c.Pushes.PutPush(ctx, p); err != nil {
-		return nil, StoreError(k.ID, err)
+		return nil, runs.StoreError(k.ID, err)
 	}
 	return masked(conf), nil
 }
 
 // webhooks are the push configurations of tasks.
 type webhooks struct {
-	store    Pushes // nil if push notifications are not supported
+	store    runs.Pushes // nil if push notifications are not supported
 	settings *settings.Live
 	tasks    tasks
 }
@@ -76,16 +78,16 @@ func (w webhooks) on() bool { return w.store != nil && w.settings.Load().GetPush
 
 // of returns a configuration of a task in the form that is stored. The receiver is notified of what follows the
 // sequence number seen, see PushState. field is the place of the configuration in the request, for errors.
-func (w webhooks) of(ctx context.Context, k Key, seen int64, conf *a2av1.TaskPushNotificationConfig, field string) (Push, error) {
+func (w webhooks) of(ctx context.Context, k runs.Key, seen int64, conf *a2av1.TaskPushNotificationConfig, field string) (runs.Push, error) {
 	old, err := w.store.Push(ctx, k, conf.GetId())
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return Push{}, StoreError(k.ID, err)
+	if err != nil && !errors.Is(err, runs.ErrNotFound) {
+		return runs.Push{}, runs.StoreError(k.ID, err)
 	}
 	if err := unmask(conf, old.Config, field); err != nil {
-		return Push{}, err
+		return runs.Push{}, err
 	}
 	conf.TaskId = k.ID
-	return Push{Task: k, Config: conf, Version: pushVersion(ctx), PushState: PushState{Seen: seen}}, nil
+	return runs.Push{Task: k, Config: conf, Version: pushVersion(ctx), PushState: runs.PushState{Seen: seen}}, nil
 }
 
 // unmask replaces masked secrets in conf with those of old. If the URLs of the two configurations
@@ -93,7 +95,7 @@ func (w webhooks) of(ctx context.Context, k Key, seen int64, conf *a2av1.TaskPus
 // secrets could have them sent to a server of its own. field is the place of conf in the request.
 func unmask(conf, old *a2av1.TaskPushNotificationConfig, field string) error {
 	var c checker
-	same := originOf(conf.GetUrl()) == originOf(old.GetUrl())
+	same := runs.Origin(conf.GetUrl()) == runs.Origin(old.GetUrl())
 	restore := func(at *string, was, name string) {
 		switch {
 		case *at != Masked:
@@ -126,18 +128,18 @@ func masked(c *a2av1.TaskPushNotificationConfig) *a2av1.TaskPushNotificationConf
 
 // task validates a call about the push configurations of a task of the caller, and returns
 // the key of the task.
-func (w webhooks) task(ctx context.Context, c *checker, tenant, task string) (Key, error) {
+func (w webhooks) task(ctx context.Context, c *checker, tenant, task string) (runs.Key, error) {
 	if !w.on() {
-		return Key{}, PushNotificationNotSupported()
+		return runs.Key{}, a2aerror.PushNotificationNotSupported()
 	}
 	c.needID("taskId", task)
 	c.id("tenant", tenant)
 	if err := c.Err(); err != nil {
-		return Key{}, err
+		return runs.Key{}, err
 	}
 	k, err := keyOf(ctx, tenant, task)
 	if err != nil {
-		return Key{}, err
+		return runs.Key{}, err
 	}
 	_, err = w.tasks.standing(ctx, tenant, k)
 	return k, err
@@ -154,11 +156,11 @@ func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.
 		return nil, err
 	}
 	p, err := h.c.Pushes.Push(ctx, k, req.GetId())
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, runs.ErrNotFound) {
 		return nil, pushNotFound(req.GetTaskId(), req.GetId())
 	}
 	if err != nil {
-		return nil, StoreError(k.ID, err)
+		return nil, runs.StoreError(k.ID, err)
 	}
 	return masked(p.Config), nil
 }
@@ -168,7 +170,7 @@ func (h *Handler) GetTaskPushNotificationConfig(ctx context.Context, req *a2av1.
 // PUSH_NOTIFICATION_NOT_SUPPORTED, INVALID_REQUEST, TASK_NOT_FOUND.
 func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av1.ListTaskPushNotificationConfigsRequest) (*a2av1.ListTaskPushNotificationConfigsResponse, error) {
 	var c checker
-	size := c.pageSize("pageSize", req.GetPageSize())
+	size := c.PageSize("pageSize", req.GetPageSize())
 	after, ok := openPushToken(req.GetPageToken())
 	if !ok {
 		c.Add("pageToken", "is not a page token of this list; omit it to start with the first page")
@@ -179,7 +181,7 @@ func (h *Handler) ListTaskPushNotificationConfigs(ctx context.Context, req *a2av
 	}
 	list, err := h.c.Pushes.ListPushes(ctx, k, after, size+1)
 	if err != nil {
-		return nil, StoreError(k.ID, err)
+		return nil, runs.StoreError(k.ID, err)
 	}
 	resp := &a2av1.ListTaskPushNotificationConfigsResponse{}
 	if len(list) > size {
@@ -227,17 +229,17 @@ func (h *Handler) DeleteTaskPushNotificationConfig(ctx context.Context, req *a2a
 		return nil, err
 	}
 	if err := h.c.Pushes.DeletePush(ctx, k, req.GetId()); err != nil {
-		return nil, StoreError(k.ID, err)
+		return nil, runs.StoreError(k.ID, err)
 	}
 	return &emptypb.Empty{}, nil
 }
 
 // show adds to the metadata of a task the delivery status of its push configurations.
-func (w webhooks) show(ctx context.Context, k Key, t *a2av1.Task) error {
+func (w webhooks) show(ctx context.Context, k runs.Key, t *a2av1.Task) error {
 	if !w.on() {
 		return nil
 	}
-	list, err := w.store.ListPushes(ctx, k, "", MaxPushTask)
+	list, err := w.store.ListPushes(ctx, k, "", runs.MaxPushTask)
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -258,7 +260,7 @@ func (w webhooks) show(ctx context.Context, k Key, t *a2av1.Task) error {
 
 // pushStatus returns the delivery status of a push configuration. dead holds the abandoned
 // notifications of the task.
-func pushStatus(p Push, dead []DeadPush) *teamv1.PushStatus {
+func pushStatus(p runs.Push, dead []runs.DeadPush) *teamv1.PushStatus {
 	s := &teamv1.PushStatus{
 		Id: p.Config.GetId(), Seq: max(p.Seen, 0), Tries: int32(min(p.Tries, 1<<20)), Error: p.Error, Failing: p.Failing, Ended: p.Ended, //nolint:gosec // bounded
 	}
@@ -274,10 +276,10 @@ func pushStatus(p Push, dead []DeadPush) *teamv1.PushStatus {
 
 // Outbox returns the notifications that a push configuration has not received yet. The caller
 // must close the Outbox. Outbox returns TASK_NOT_FOUND if the run is not visible as a task.
-func (h *Handler) Outbox(ctx context.Context, p Push) (*feed.Outbox, error) {
+func (h *Handler) Outbox(ctx context.Context, p runs.Push) (*feed.Outbox, error) {
 	o, err := h.feeds.Outbox(ctx, feedKey(ctx, p.Task), p.Seen, p.Part)
 	if errors.Is(err, feed.ErrNotVisible) {
-		return nil, TaskNotFound(p.Task.ID)
+		return nil, a2aerror.TaskNotFound(p.Task.ID)
 	}
 	return o, err
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -100,7 +101,7 @@ func TestA_21_T_16_SecretsStayWithTheirReceiver(t *testing.T) {
 		if conf.GetToken() != Masked || conf.GetAuthentication().GetCredentials() != Masked {
 			t.Errorf("%s gets the secrets of %s", c.url, c.was)
 		}
-		var e *Error
+		var e *a2aerror.Error
 		if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidRequest || len(e.Violations) != 2 || e.Violations[0].Field != "at.token" {
 			t.Errorf("from %s to %s: %v", c.was, c.url, err)
 		}

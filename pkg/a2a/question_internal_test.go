@@ -10,6 +10,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -85,7 +86,7 @@ func TestA_23_WhichQuestion(t *testing.T) {
 
 func TestClip(t *testing.T) {
 	for n, want := range map[int]int{127: 127, 128: 128, 129: 128 + len("…")} {
-		if got := clip(strings.Repeat("x", n)); len(got) != want {
+		if got := a2aerror.Clip(strings.Repeat("x", n)); len(got) != want {
 			t.Errorf("%d bytes become %d, want %d", n, len(got), want)
 		}
 	}

@@ -14,8 +14,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/remote"
 	"github.com/agentteams/team-server/pkg/server"
@@ -38,7 +39,7 @@ func (r *rig) cancel(t testing.TB, id string) *a2av1.Task {
 // record is the whole journal of a root.
 func (r *rig) record(t testing.TB, root string) []*teamv1.Event {
 	t.Helper()
-	records, err := r.store.Events(ann(t), a2a.Key{Owner: "acme/ann", ID: root}, 0, 100_000)
+	records, err := r.store.Events(ann(t), runs.Key{Owner: "acme/ann", ID: root}, 0, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,13 +143,13 @@ func TestS_24_CancelCascades(t *testing.T) {
 		"1.1.2 company/newsroom/desk/far: remote task TASK_STATE_WORKING, confirmed",
 		"1.1.3 company/newsroom/desk/near: remote task TASK_STATE_WORKING, confirmed",
 	)
-	for _, e := range a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries() {
+	for _, e := range project.RunOf(task.GetMetadata()).GetReceipt().GetEntries() {
 		remote := strings.HasSuffix(e.GetAgent(), "/far") || strings.HasSuffix(e.GetAgent(), "/near")
 		if remote == (e.GetRemoteTaskId() == "") || e.GetOutcome() != teamv1.Outcome_OUTCOME_CANCELED {
 			t.Errorf("entry %v", e)
 		}
 	}
-	if c := far.Requests("CancelTask")[0].Body.(*a2av1.CancelTaskRequest); c.GetId() != a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries()[3].GetRemoteTaskId() {
+	if c := far.Requests("CancelTask")[0].Body.(*a2av1.CancelTaskRequest); c.GetId() != project.RunOf(task.GetMetadata()).GetReceipt().GetEntries()[3].GetRemoteTaskId() {
 		t.Errorf("the peer was asked to end %s", c.GetId())
 	}
 	equal(t, task, r.get(t, root))
@@ -176,7 +177,7 @@ func TestS_24_TaskOfAPeerArrivesLate(t *testing.T) {
 	close(before)
 	task := wantState(t, <-ended, canceled)
 	serving.WantReached(t, task, "1 team/far: remote task TASK_STATE_WORKING, confirmed")
-	e := a2a.RunOf(task.GetMetadata()).GetReceipt().GetEntries()[0]
+	e := project.RunOf(task.GetMetadata()).GetReceipt().GetEntries()[0]
 	if c := far.Requests("CancelTask"); len(c) == 0 || c[0].Body.(*a2av1.CancelTaskRequest).GetId() != e.GetRemoteTaskId() {
 		t.Errorf("cancels %v, entry %v", c, e)
 	}
@@ -200,7 +201,7 @@ func TestS_24_PeerThatDoesNotConfirm(t *testing.T) {
 			if len(f.Requests("CancelTask"))+len(f.Requests("Cancel")) == 0 {
 				t.Error("the peer got no cancel")
 			}
-			if msg := a2a.RunOf(r.get(t, root+"~1").GetMetadata()).GetError().GetMessage(); !strings.Contains(msg, "has not confirmed") {
+			if msg := project.RunOf(r.get(t, root+"~1").GetMetadata()).GetError().GetMessage(); !strings.Contains(msg, "has not confirmed") {
 				t.Errorf("the step says %q", msg)
 			}
 		})
@@ -294,7 +295,7 @@ func TestR_002_8_2_TimeoutEndsTheTaskOfAPeer(t *testing.T) {
 	}
 	r.add(t, tm)
 	task := r.send(t, ann(t), message("team", "hi"))
-	for _, d := range a2a.RunOf(task.GetMetadata()).GetFailedDelegations() {
+	for _, d := range project.RunOf(task.GetMetadata()).GetFailedDelegations() {
 		if d.GetOutcome() != teamv1.Outcome_OUTCOME_TIMED_OUT {
 			t.Errorf("delegation %v", d)
 		}
@@ -343,7 +344,7 @@ func TestS_24_CancelOfAnotherServersTeam(t *testing.T) {
 			root := r.send(t, ann(t), atOnce(message("team", "hi"))).GetId()
 			<-m.entered
 			task := wantState(t, r.cancel(t, root), canceled)
-			run := a2a.RunOf(task.GetMetadata())
+			run := project.RunOf(task.GetMetadata())
 			if e := run.GetReceipt().GetEntries(); len(e) != 1 || !e[0].GetConfirmed() || e[0].GetRemoteTaskId() == "" { // it may have told SUBMITTED last
 				t.Errorf("receipt %v", e)
 			}

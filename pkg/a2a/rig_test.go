@@ -21,10 +21,12 @@ import (
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/scripted"
@@ -94,11 +96,11 @@ func (r *rig) add(t testing.TB, agents ...agent.Agent) {
 
 // ann is a call by the owner of most tasks here.
 func ann(t testing.TB) context.Context {
-	return a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
+	return identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann"})
 }
 
 func bob(t testing.TB) context.Context {
-	return a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "bob"})
+	return identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "bob"})
 }
 
 // message is a request with a fresh message for an agent.
@@ -121,7 +123,7 @@ func atOnce(req *a2av1.SendMessageRequest) *a2av1.SendMessageRequest {
 
 // about names a question, or a delegation, in a request.
 func about(req *a2av1.SendMessageRequest, field, id string) *a2av1.SendMessageRequest {
-	s, err := structpb.NewStruct(map[string]any{a2a.TeamRunURI: map[string]any{field: id}})
+	s, err := structpb.NewStruct(map[string]any{project.TeamRunURI: map[string]any{field: id}})
 	if err != nil {
 		panic(err)
 	}
@@ -155,7 +157,7 @@ func (r *rig) get(t testing.TB, id string) *a2av1.Task {
 func (r *rig) until(t testing.TB, id string, state a2av1.TaskState) *a2av1.Task {
 	t.Helper()
 	updates, err := r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: id}, 0)
-	if errors.Is(err, a2a.UnsupportedOperation("")) { // it has ended
+	if errors.Is(err, a2aerror.UnsupportedOperation("")) { // it has ended
 		return wantState(t, r.get(t, id), state)
 	}
 	if err != nil {
@@ -185,7 +187,7 @@ func answer(t testing.TB, task *a2av1.Task) string {
 	t.Helper()
 	own := 0
 	for _, a := range task.GetArtifacts() {
-		if a2a.RunOf(a.GetMetadata()).GetDelegationId() == "" {
+		if project.RunOf(a.GetMetadata()).GetDelegationId() == "" {
 			own++
 		}
 	}
@@ -216,7 +218,7 @@ func wantError(t testing.TB, err error, reason string) {
 }
 
 func reasonOf(err error) string {
-	var pe *a2a.Error
+	var pe *a2aerror.Error
 	if errors.As(err, &pe) {
 		return pe.Reason
 	}
@@ -230,7 +232,7 @@ func reasonOf(err error) string {
 // wantFields wants an error with exactly these faults.
 func wantFields(t testing.TB, err error, fields ...string) {
 	t.Helper()
-	var e *a2a.Error
+	var e *a2aerror.Error
 	if !errors.As(err, &e) || e.Reason != agent.ReasonInvalidRequest {
 		t.Fatalf("got the error %v, want INVALID_REQUEST", err)
 	}
@@ -336,7 +338,7 @@ func sameTask(t reporter, got, want *a2av1.Task) {
 		for _, a := range task.GetArtifacts() {
 			a.Parts = project.JoinTexts(a.GetParts())
 		}
-		delete(task.GetMetadata().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields(), "seq")
+		delete(task.GetMetadata().GetFields()[project.TeamRunURI].GetStructValue().GetFields(), "seq")
 	}
 	equal(t, want, got)
 }

@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -63,7 +64,7 @@ func TestR_001_54_ResultOfTheRoundBefore(t *testing.T) {
 		if got := results(task); !slices.Equal(got, own) {
 			t.Errorf("it shows %q, want %q", got, own)
 		}
-		if e := a2a.RunOf(task.GetMetadata()).GetError(); e.GetReason() != reason {
+		if e := project.RunOf(task.GetMetadata()).GetError(); e.GetReason() != reason {
 			t.Errorf("the reason is %v, want %s", e, reason)
 		}
 	}

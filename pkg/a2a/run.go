@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -25,7 +26,7 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 	if err != nil {
 		return err
 	}
-	acc.Conversation = conversation(ctx, h.c.Conversations, a, Thread{acc.GetOwner(), acc.GetMessage().GetContextId()}, false)
+	acc.Conversation = conversation(ctx, h.c.Conversations, a, runs.Thread{Owner: acc.GetOwner(), ContextID: acc.GetMessage().GetContextId()}, false)
 	before := acc.GetPins()
 	if acc.Pins, err = h.agents.pins(ctx, acc.GetAgent()); err != nil {
 		return err
@@ -41,9 +42,9 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = h.c.Store.Create(ctx, New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digest})
-	h.c.Wake(acc.GetTaskId())                     // also after an error: the task may have been recorded
-	if err != nil && !errors.Is(err, ErrReused) { // with another text, if the end was reported twice
+	_, _, err = h.c.Store.Create(ctx, runs.New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digest})
+	h.c.Wake(acc.GetTaskId())                          // also after an error: the task may have been recorded
+	if err != nil && !errors.Is(err, runs.ErrReused) { // with another text, if the end was reported twice
 		return fmt.Errorf("begin task %s: %w", acc.GetTaskId(), err)
 	}
 	return nil
@@ -51,7 +52,7 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 
 // Outcome returns how a root task has ended, including its reply message. It returns nil and no
 // error if the task has not ended. Errors: TASK_NOT_FOUND, and errors of the store.
-func (h *Handler) Outcome(ctx context.Context, k Key) (*teamv1.Ended, error) {
+func (h *Handler) Outcome(ctx context.Context, k runs.Key) (*teamv1.Ended, error) {
 	if st, err := h.tasks.standing(ctx, "", k); err != nil || !taskstate.Final(st.State) {
 		return nil, err
 	}
@@ -66,9 +67,9 @@ func (h *Handler) Outcome(ctx context.Context, k Key) (*teamv1.Ended, error) {
 
 // Halted returns what became of a task or a step of any owner after a halt has reached it; see
 // project.Fold.Halted. The error is TASK_NOT_FOUND or the store's.
-func (h *Handler) Halted(ctx context.Context, k Key) (*teamv1.HaltedTask, error) {
+func (h *Handler) Halted(ctx context.Context, k runs.Key) (*teamv1.HaltedTask, error) {
 	root, scope := agent.SplitTask(k.ID)
-	f, err := h.tasks.fold(ctx, Key{k.Owner, root}, scope)
+	f, err := h.tasks.fold(ctx, runs.Key{Owner: k.Owner, ID: root}, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (h *Handler) Halted(ctx context.Context, k Key) (*teamv1.HaltedTask, error)
 // Using returns the ids of the steps of a task of any owner that use a subject of a kind with one of the names and have
 // not ended, or have ended because it is halted. Members are known by their ids. The error is TASK_NOT_FOUND or the
 // store's.
-func (h *Handler) Using(ctx context.Context, k Key, kind teamv1.HaltKind, names []string) ([]string, error) {
+func (h *Handler) Using(ctx context.Context, k runs.Key, kind teamv1.HaltKind, names []string) ([]string, error) {
 	u := &uses{kind: kind, names: names, decided: map[string]bool{}}
 	for ev, err := range h.feeds.Recorded(ctx, k.Owner, k.ID) {
 		if err != nil {

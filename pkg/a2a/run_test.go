@@ -7,7 +7,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
@@ -25,7 +25,7 @@ func TestTime(t *testing.T) {
 			v := follow(t, updates)
 			task := wantState(t, r.get(t, id), failed)
 			sameTask(t, v.task, task)
-			if e := a2a.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
+			if e := project.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonTimeout {
 				t.Errorf("error is %v", e)
 			}
 		})
@@ -38,7 +38,7 @@ func TestTime(t *testing.T) {
 			wantState(t, r.send(t, ann(t), reply(task.GetId()+"~1", "l")), completed)
 			time.Sleep(week)
 			task = r.until(t, task.GetId(), completed)
-			f := a2a.RunOf(task.GetMetadata()).GetFailedDelegations()
+			f := project.RunOf(task.GetMetadata()).GetFailedDelegations()
 			if len(f) != 1 || f[0].GetPath() != "team/right" || f[0].GetOutcome() != teamv1.Outcome_OUTCOME_TIMED_OUT {
 				t.Errorf("failed: %v", f)
 			}

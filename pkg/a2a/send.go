@@ -7,8 +7,11 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -29,7 +32,7 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 	}
 	if conf.GetReturnImmediately() {
 		t, _, err := h.tasks.task(ctx, "", s.key)
-		if s.existed && IsNotFound(err) {
+		if s.existed && a2aerror.IsNotFound(err) {
 			return h.tasks.folded(ctx, s.key, conf)
 		}
 		return taskResponse(t, conf), err
@@ -52,9 +55,9 @@ func (h *Handler) SendMessage(ctx context.Context, req *a2av1.SendMessageRequest
 
 // folded returns the response of a run that callers may not see as a task, from its events: the message with which it
 // was answered or, before that, the task.
-func (t tasks) folded(ctx context.Context, k Key, conf *a2av1.SendMessageConfiguration) (*a2av1.SendMessageResponse, error) {
+func (t tasks) folded(ctx context.Context, k runs.Key, conf *a2av1.SendMessageConfiguration) (*a2av1.SendMessageResponse, error) {
 	root, scope := agent.SplitTask(k.ID)
-	f, err := t.fold(ctx, Key{k.Owner, root}, scope)
+	f, err := t.fold(ctx, runs.Key{Owner: k.Owner, ID: root}, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +99,7 @@ func (b *inbox) accept(ctx context.Context, req *a2av1.SendMessageRequest, waits
 }
 
 // checked validates a message and returns it together with its sender.
-func (b *inbox) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Caller, *send, error) {
+func (b *inbox) checked(ctx context.Context, req *a2av1.SendMessageRequest) (identity.Caller, *send, error) {
 	var c checker
 	c.send(req)
 	now := b.Settings.Load()
@@ -105,12 +108,12 @@ func (b *inbox) checked(ctx context.Context, req *a2av1.SendMessageRequest) (Cal
 		c.inlinePush(req, push, now.CheckWebhook)
 	}
 	if err := c.Err(); err != nil {
-		return Caller{}, nil, err
+		return identity.Caller{}, nil, err
 	}
 	if push != nil && !supported {
-		return Caller{}, nil, PushNotificationNotSupported()
+		return identity.Caller{}, nil, a2aerror.PushNotificationNotSupported()
 	}
-	who, err := Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return who, nil, err
 	}

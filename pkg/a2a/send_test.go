@@ -7,6 +7,7 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -14,11 +15,11 @@ import (
 
 // crashing is a store whose Create panics, and that counts the watches that are not stopped.
 type crashing struct {
-	a2a.Store
+	runs.Store
 	watches *atomic.Int64
 }
 
-func (crashing) Create(context.Context, a2a.New) (string, bool, error) { panic("create") }
+func (crashing) Create(context.Context, runs.New) (string, bool, error) { panic("create") }
 
 func (s crashing) Watch(id string) (<-chan struct{}, func()) {
 	wake, stop := s.Store.Watch(id)

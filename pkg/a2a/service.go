@@ -7,6 +7,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -56,10 +60,10 @@ func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*tea
 	if err != nil {
 		return nil, err
 	}
-	var f *Fold
+	var f *project.Fold
 	err = h.tasks.follow(ctx, s, func(bool) (over bool, err error) {
 		root, scope := agent.SplitTask(s.key.ID)
-		if f, err = h.tasks.fold(ctx, Key{s.key.Owner, root}, scope); err != nil {
+		if f, err = h.tasks.fold(ctx, runs.Key{Owner: s.key.Owner, ID: root}, scope); err != nil {
 			return false, err
 		}
 		return settled(f.State()), nil
@@ -71,7 +75,7 @@ func (h *Handler) Process(ctx context.Context, req *teamv1.ProcessRequest) (*tea
 }
 
 // processed returns the response of Process for a run that has ended or waits for input.
-func processed(f *Fold) (*teamv1.ProcessResponse, error) {
+func processed(f *project.Fold) (*teamv1.ProcessResponse, error) {
 	if !f.Terminal() && len(f.Questions()) == 0 {
 		return nil, agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the agent waits for input").With("task_id", f.ID())
 	}
@@ -113,7 +117,7 @@ func (b *inbox) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest, w
 	if err := c.Err(); err != nil {
 		return sent{}, err
 	}
-	who, err := Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return sent{}, err
 	}
@@ -148,9 +152,9 @@ func (b *inbox) acceptProcess(ctx context.Context, req *teamv1.ProcessRequest, w
 // once, and reading must begin before ctx ends.
 func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRequest) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 	if req.GetRequest() == nil {
-		return nil, Invalid(Violation{Field: "request", Description: "is required"})
+		return nil, a2aerror.Invalid(agent.Violation{Field: "request", Description: "is required"})
 	}
-	return stream(ctx, h.streams, func(_ Caller, slot *streamSlot) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
+	return stream(ctx, h.streams, func(_ identity.Caller, slot *streamSlot) (iter.Seq2[*teamv1.ProcessStreamResponse, error], error) {
 		s, err := h.inbox.acceptProcess(ctx, req.GetRequest(), false)
 		if err != nil {
 			return nil, err
@@ -162,7 +166,7 @@ func (h *Handler) ProcessStream(ctx context.Context, req *teamv1.ProcessStreamRe
 // process yields the events of the run that works on a message, after a sequence number.
 func (t tasks) process(ctx context.Context, s sent, after int64) iter.Seq2[*teamv1.ProcessStreamResponse, error] {
 	root, scope := agent.SplitTask(s.key.ID)
-	f, p := NewFold(root, scope), &progress{scope: scope, inbound: s.inbound}
+	f, p := project.New(root, scope), &progress{scope: scope, inbound: s.inbound}
 	return func(yield func(*teamv1.ProcessStreamResponse, error) bool) {
 		tail := t.feeds.Tail(s.key.Owner, root, 0)
 		defer tail.Close()

@@ -14,8 +14,10 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
@@ -307,7 +309,7 @@ func TestServiceCancel(t *testing.T) {
 			}
 			wantError(t, <-done, agent.ReasonCanceled)
 			_, err = r.Cancel(bob(t), by(r.onlyTask(t).GetId(), req.GetKey()))
-			wantError(t, err, a2a.ReasonTaskNotFound)
+			wantError(t, err, a2aerror.ReasonTaskNotFound)
 		})
 	}
 	_, err := start(t, echo("echo")).Cancel(ann(t), &teamv1.CancelRequest{})
@@ -404,7 +406,7 @@ func TestCard(t *testing.T) {
 	})
 	t.Run("R-000-08 R-000-09 R-000-10 team facts", func(t *testing.T) {
 		e := card(t, "both").GetCapabilities().GetExtensions()
-		if len(e) != 1 || e[0].GetUri() != a2a.TeamRunURI {
+		if len(e) != 1 || e[0].GetUri() != project.TeamRunURI {
 			t.Fatalf("extensions %v", e)
 		}
 		if diff := cmp.Diff(map[string]any{"type": "team", "mode": "workflow", "member_count": "2"}, e[0].GetParams().AsMap()); diff != "" {
@@ -419,7 +421,7 @@ func TestCard(t *testing.T) {
 	})
 	t.Run("extended card", func(t *testing.T) {
 		_, err := r.GetExtendedAgentCard(ann(t), &a2av1.GetExtendedAgentCardRequest{Tenant: "plain"})
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 	})
 	t.Run("push notifications", func(t *testing.T) {
 		if !card(t, "plain").GetCapabilities().GetPushNotifications() {

@@ -14,6 +14,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
@@ -65,7 +66,7 @@ func TestS_43_Stop(t *testing.T) {
 	wantStopped := func(t *testing.T, r *rig, id string, stops int) {
 		t.Helper()
 		task := wantState(t, r.get(t, id), canceled)
-		if e := a2a.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonCanceled || e.GetMessage() != "stopped" {
+		if e := project.RunOf(task.GetMetadata()).GetError(); e.GetReason() != agent.ReasonCanceled || e.GetMessage() != "stopped" {
 			t.Errorf("the error is %v", e)
 		}
 		events := r.record(t, id)

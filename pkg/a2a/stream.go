@@ -6,6 +6,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -31,7 +34,7 @@ const (
 // of SendMessage. An error that occurs before the first update is the second result. The sequence
 // can be read only once, and reading must begin before ctx ends.
 func (h *Handler) SendStreamingMessage(ctx context.Context, req *a2av1.SendMessageRequest) (iter.Seq2[Update, error], error) {
-	return stream(ctx, h.streams, func(_ Caller, slot *streamSlot) (iter.Seq2[Update, error], error) {
+	return stream(ctx, h.streams, func(_ identity.Caller, slot *streamSlot) (iter.Seq2[Update, error], error) {
 		s, err := h.inbox.accept(ctx, req, false)
 		if err != nil {
 			return nil, err
@@ -58,8 +61,8 @@ func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTas
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	return stream(ctx, h.streams, func(who Caller, slot *streamSlot) (iter.Seq2[Update, error], error) {
-		k := Key{who.Owner(), req.GetId()}
+	return stream(ctx, h.streams, func(who identity.Caller, slot *streamSlot) (iter.Seq2[Update, error], error) {
+		k := runs.Key{Owner: who.Owner(), ID: req.GetId()}
 		r, err := h.join(ctx, slot, k, nil, 0)
 		if err != nil {
 			return nil, err
@@ -70,8 +73,8 @@ func (h *Handler) SubscribeToTask(ctx context.Context, req *a2av1.SubscribeToTas
 
 // stream counts a stream of the caller of ctx until the stream ends, or until ctx does before it was read. It returns
 // what begin returns, which counts the stream also for its task.
-func stream[T any](ctx context.Context, l *streamLimiter, begin func(Caller, *streamSlot) (iter.Seq2[T, error], error)) (iter.Seq2[T, error], error) {
-	who, err := Authenticated(ctx)
+func stream[T any](ctx context.Context, l *streamLimiter, begin func(identity.Caller, *streamSlot) (iter.Seq2[T, error], error)) (iter.Seq2[T, error], error) {
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +101,7 @@ func stream[T any](ctx context.Context, l *streamLimiter, begin func(Caller, *st
 
 // join counts a stream for a task and returns a reader of the task's feed, which is closed with the slot. inbound is the
 // number of the input whose receipt the stream waits for, or 0.
-func (h *Handler) join(ctx context.Context, slot *streamSlot, k Key, history *int32, inbound int64) (*feed.Reader, error) {
+func (h *Handler) join(ctx context.Context, slot *streamSlot, k runs.Key, history *int32, inbound int64) (*feed.Reader, error) {
 	if err := slot.acquireTask(k); err != nil {
 		return nil, err
 	}
@@ -127,15 +130,15 @@ func afterSend(ctx context.Context, r *feed.Reader, inbound int64) error {
 }
 
 // subscribe sets a stream to begin with the task, or after the cursor if that is possible.
-func subscribe(ctx context.Context, r *feed.Reader, k Key, tenant string, after int64) error {
+func subscribe(ctx context.Context, r *feed.Reader, k runs.Key, tenant string, after int64) error {
 	v, err := r.Latest(ctx, after)
 	switch {
 	case err != nil:
 		return notFoundAs(err, k.ID)
 	case !v.Visible || !r.Serves(tenant):
-		return TaskNotFound(k.ID)
+		return a2aerror.TaskNotFound(k.ID)
 	case v.Over && (after <= 0 || after >= v.Last):
-		return UnsupportedOperation("task %q has ended; get it instead", k.ID)
+		return a2aerror.UnsupportedOperation("task %q has ended; get it instead", k.ID)
 	case v.Resumes(after):
 		r.Resume(after)
 		return nil
@@ -144,7 +147,7 @@ func subscribe(ctx context.Context, r *feed.Reader, k Key, tenant string, after 
 }
 
 // feedKey returns the key of the feed of a task, as the caller may see it.
-func feedKey(ctx context.Context, k Key) feed.Key {
+func feedKey(ctx context.Context, k runs.Key) feed.Key {
 	root, scope := agent.SplitTask(k.ID)
 	return feed.Key{Owner: k.Owner, Root: root, Scope: scope, Details: details(ctx)}
 }
@@ -169,7 +172,7 @@ func updates(ctx context.Context, id string, r *feed.Reader) iter.Seq2[Update, e
 
 // AcquireTaskStream counts a stream of a task for the owner in k, who reads it. The caller must call release when the stream
 // ends. The error is INSUFFICIENT_RESOURCES if too many are open.
-func (h *Handler) AcquireTaskStream(k Key) (release func(), err error) {
+func (h *Handler) AcquireTaskStream(k runs.Key) (release func(), err error) {
 	return h.streams.with(k.Owner, func(s *streamSlot) error { return s.acquireTask(k) })
 }
 

@@ -8,6 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -32,20 +33,20 @@ type streamLimiter struct {
 	limits func() *teamv1.StreamSettings
 
 	mu   sync.Mutex
-	open map[Key]int // the key of an owner has an empty ID; guarded by mu
+	open map[runs.Key]int // the key of an owner has an empty ID; guarded by mu
 }
 
 // streamSlot is one open stream in the counts of a streamLimiter. It is not safe for concurrent
 // use.
 type streamSlot struct {
 	limiter *streamLimiter
-	keys    []Key  // the counts that include the stream
-	close   func() // called by release; nil for nothing
+	keys    []runs.Key // the counts that include the stream
+	close   func()     // called by release; nil for nothing
 }
 
 // acquire adds the stream to the count of k, unless that count has reached limit. It reports
 // whether the stream was added.
-func (s *streamSlot) acquire(k Key, limit int) bool {
+func (s *streamSlot) acquire(k runs.Key, limit int) bool {
 	l := s.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +54,7 @@ func (s *streamSlot) acquire(k Key, limit int) bool {
 		return false
 	}
 	if l.open == nil {
-		l.open = map[Key]int{}
+		l.open = map[runs.Key]int{}
 	}
 	l.open[k]++
 	s.keys = append(s.keys, k)
@@ -80,7 +81,7 @@ func (s *streamSlot) release() {
 func (l *streamLimiter) acquire(owner string) (*streamSlot, error) {
 	s := &streamSlot{limiter: l}
 	limit := int(l.limits().GetPerCaller())
-	if s.acquire(Key{Owner: owner}, limit) {
+	if s.acquire(runs.Key{Owner: owner}, limit) {
 		return s, nil
 	}
 	account, principal, _ := strings.Cut(owner, "/")
@@ -102,7 +103,7 @@ func (l *streamLimiter) with(owner string, also func(*streamSlot) error) (releas
 }
 
 // acquireTask also counts the stream for the root task of k.
-func (s *streamSlot) acquireTask(k Key) error {
+func (s *streamSlot) acquireTask(k runs.Key) error {
 	k.ID, _ = agent.SplitTask(k.ID)
 	limit := int(s.limiter.limits().GetPerTask())
 	if s.acquire(k, limit) {
@@ -114,7 +115,7 @@ func (s *streamSlot) acquireTask(k Key) error {
 // acquireTeam also counts the stream for a team.
 func (s *streamSlot) acquireTeam(owner, team string) error {
 	limit := int(s.limiter.limits().GetPerTask())
-	if s.acquire(Key{owner, "team/" + team}, limit) { // no task has such an ID
+	if s.acquire(runs.Key{Owner: owner, ID: "team/" + team}, limit) { // no task has such an ID
 		return nil
 	}
 	return tooManyStreams("you have %d open streams of the team, the maximum; close one", limit).With("team_id", team)

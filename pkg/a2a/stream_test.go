@@ -16,8 +16,10 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -85,7 +87,7 @@ func TestStream(t *testing.T) {
 				got = append(got, "task "+k.Task.GetStatus().GetState().String())
 			case *a2av1.StreamResponse_StatusUpdate:
 				got = append(got, k.StatusUpdate.GetStatus().GetState().String())
-				if u.Seq == 0 || a2a.RunOf(k.StatusUpdate.GetMetadata()).GetSeq() != u.Seq {
+				if u.Seq == 0 || project.RunOf(k.StatusUpdate.GetMetadata()).GetSeq() != u.Seq {
 					t.Errorf("cursor %d, in the metadata %v", u.Seq, k.StatusUpdate.GetMetadata())
 				}
 			case *a2av1.StreamResponse_ArtifactUpdate:
@@ -428,7 +430,7 @@ func TestSubscribe(t *testing.T) {
 		}
 		sameTask(t, v.task, task)
 		_, err := r.SubscribeToTask(ann(t), &a2av1.SubscribeToTaskRequest{Id: task.GetId()}, v.seq)
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 	})
 	t.Run("a task that waits is followed to its next turn", func(t *testing.T) {
 		r := start(t, script(t, "ask", ask("who?"), say("{{answer}}")))
@@ -519,7 +521,7 @@ func TestA_16_OneEnd(t *testing.T) {
 		}
 		before := r.get(t, id)
 		_, err := r.SendMessage(ann(t), reply(id, "too late"))
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 		equal(t, before, r.get(t, id))
 	}
 }

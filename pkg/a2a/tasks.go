@@ -7,7 +7,10 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -21,18 +24,18 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	who, err := Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
-	key := Key{who.Owner(), req.GetId()}
+	key := runs.Key{Owner: who.Owner(), ID: req.GetId()}
 	t, _, err := h.tasks.task(ctx, req.GetTenant(), key)
 	if err != nil {
 		return nil, err
 	}
 	if details(ctx) {
 		if err := h.hooks.show(ctx, key, t); err != nil {
-			return nil, StoreError(req.GetId(), err)
+			return nil, runs.StoreError(req.GetId(), err)
 		}
 	}
 	return project.CutHistory(t, req.HistoryLength), nil
@@ -42,14 +45,14 @@ func (h *Handler) GetTask(ctx context.Context, req *a2av1.GetTaskRequest) (*a2av
 // 1.0, section 3.1.4. A page has at most the requested number of tasks and MaxPageBytes, but at
 // least one task. Errors: INVALID_REQUEST, and AGENT_NOT_FOUND if the tenant does not exist.
 func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*a2av1.ListTasksResponse, error) {
-	size := defaultPage
+	size := a2aerror.DefaultPage
 	var c checker
 	c.id("tenant", req.GetTenant())
 	c.id("contextId", req.GetContextId())
 	c.historyLength("historyLength", req.HistoryLength)
 	if req.PageSize != nil {
-		if size = c.pageSize("pageSize", req.GetPageSize()); req.GetPageSize() == 0 {
-			c.pageFault("pageSize", 0) // A2A 1.0 permits 1 to 100 here
+		if size = c.PageSize("pageSize", req.GetPageSize()); req.GetPageSize() == 0 {
+			c.WrongPageSize("pageSize", 0) // A2A 1.0 permits 1 to 100 here
 		}
 	}
 	if _, known := a2av1.TaskState_name[int32(req.GetStatus())]; !known {
@@ -61,7 +64,7 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 	if err := c.Err(); err != nil {
 		return nil, err
 	}
-	who, err := Authenticated(ctx)
+	who, err := identity.Authenticated(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,18 +73,18 @@ func (h *Handler) ListTasks(ctx context.Context, req *a2av1.ListTasksRequest) (*
 			return nil, err
 		}
 	}
-	f := Filter{Agent: req.GetTenant(), ContextID: req.GetContextId(), State: req.GetStatus(), PageSize: size, PageToken: req.GetPageToken()}
+	f := runs.Filter{Agent: req.GetTenant(), ContextID: req.GetContextId(), State: req.GetStatus(), PageSize: size, PageToken: req.GetPageToken()}
 	if t := req.GetStatusTimestampAfter(); t != nil {
 		f.StatusAfter = t.AsTime()
 	}
-	room := MaxPageBytes
+	room := runs.MaxPageBytes
 	f.Fits = func(t *a2av1.Task) bool {
 		room -= proto.Size(listed(t, req))
 		return room >= 0
 	}
 	page, err := h.c.Store.List(ctx, who.Owner(), f)
 	if err != nil {
-		return nil, StoreError("", err)
+		return nil, runs.StoreError("", err)
 	}
 	resp := &a2av1.ListTasksResponse{
 		Tasks: page.Tasks, NextPageToken: page.NextToken, PageSize: int32(size), TotalSize: int32(min(page.Total, 1<<30)), //nolint:gosec // bounded
@@ -135,7 +138,7 @@ func (h *Handler) Part(ctx context.Context, tenant, id string, is func(*a2av1.Pa
 			}
 		}
 	}
-	return nil, &Error{Reason: ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "task \"" + clip(id) + "\" has no such part; get the task again"}
+	return nil, &a2aerror.Error{Reason: a2aerror.ReasonTaskNotFound, Code: agent.CodeNotFound, Message: "task \"" + a2aerror.Clip(id) + "\" has no such part; get the task again"}
 }
 
 // MetadataPart returns a value of metadata as a data part, so that it can be downloaded from a

@@ -15,7 +15,10 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -199,7 +202,7 @@ func TestCancel(t *testing.T) {
 		id := r.send(t, ann(t), message("ask", "x")).GetId()
 		wantState(t, cancel(t, r, id), canceled)
 		_, err := r.SendMessage(ann(t), reply(id, "me"))
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 	})
 	t.Run("what does not end in time is returned as it is", func(t *testing.T) {
 		a, begun, letGo := stubborn("stubborn")
@@ -209,7 +212,7 @@ func TestCancel(t *testing.T) {
 		r.until(t, id, working)
 		<-begun // a cancel before that would end it at once
 		task := wantState(t, cancel(t, r, id), working)
-		if !a2a.RunOf(task.GetMetadata()).GetCancelRequested() {
+		if !project.RunOf(task.GetMetadata()).GetCancelRequested() {
 			t.Errorf("the cancel does not show: %v", task.GetMetadata())
 		}
 		letGo()
@@ -234,11 +237,11 @@ func TestGet_OfALongJournal(t *testing.T) {
 
 // unfolded is a store that counts how often events are read.
 type unfolded struct {
-	a2a.Store
+	runs.Store
 	reads atomic.Int64
 }
 
-func (s *unfolded) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+func (s *unfolded) Events(ctx context.Context, k runs.Key, after int64, limit int) ([]runs.Record, error) {
 	s.reads.Add(1)
 	return s.Store.Events(ctx, k, after, limit)
 }
@@ -259,7 +262,7 @@ func TestGetTaskReadsTheStoredTask(t *testing.T) {
 		switch {
 		case found && (err != nil || task.GetStatus().GetState() != completed || s.reads.Load() != 0):
 			t.Errorf("for %q: %v, %v, events were read %d times", tenant, task, err, s.reads.Load())
-		case !found && !a2a.IsNotFound(err):
+		case !found && !a2aerror.IsNotFound(err):
 			t.Errorf("for %q: %v, %v", tenant, task, err)
 		}
 		s.reads.Store(0)
@@ -283,11 +286,11 @@ func TestEndedTasksAreReadAsStored(t *testing.T) {
 	calls := map[string]func(ctx context.Context) error{
 		"CancelTask": func(ctx context.Context) error {
 			_, err := h.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: "echo", Id: id})
-			return as(err, a2a.ReasonTaskNotCancelable)
+			return as(err, a2aerror.ReasonTaskNotCancelable)
 		},
 		"CancelTask of another agent": func(ctx context.Context) error {
 			_, err := h.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: "other", Id: id})
-			return as(err, a2a.ReasonTaskNotFound)
+			return as(err, a2aerror.ReasonTaskNotFound)
 		},
 		"Cancel": func(ctx context.Context) error {
 			resp, err := h.Cancel(ctx, &teamv1.CancelRequest{AgentId: "echo", TaskId: id})
@@ -298,11 +301,11 @@ func TestEndedTasksAreReadAsStored(t *testing.T) {
 		},
 		"a follow-up": func(ctx context.Context) error {
 			_, err := h.SendMessage(ctx, to("echo", id))
-			return as(err, a2a.ReasonUnsupportedOperation)
+			return as(err, a2aerror.ReasonUnsupportedOperation)
 		},
 		"a follow-up to another agent": func(ctx context.Context) error {
 			_, err := h.SendMessage(ctx, to("other", id))
-			return as(err, a2a.ReasonTaskNotFound)
+			return as(err, a2aerror.ReasonTaskNotFound)
 		},
 		"a follow-up in another context": func(ctx context.Context) error {
 			_, err := h.SendMessage(ctx, inContext("elsewhere", to("echo", id)))
@@ -337,12 +340,12 @@ func TestEndedTasksAreReadAsStored(t *testing.T) {
 // stored is a store in which the task as it is stored can be told from one that was computed from events. It says of
 // a waiting task once that it works, as if someone had answered between the event and the read.
 type stored struct {
-	a2a.Store
+	runs.Store
 	late chan struct{} // closed when it has said so; nil for never
 	once sync.Once
 }
 
-func (s *stored) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+func (s *stored) Task(ctx context.Context, k runs.Key) (*a2av1.Task, int64, error) {
 	t, seq, err := s.Store.Task(ctx, k)
 	if s.late != nil && t.GetStatus().GetState() == inputRequired {
 		s.once.Do(func() {
@@ -393,7 +396,7 @@ func as(err error, reason string) error {
 	if e := agent.AsError(err); e != nil && e.Reason == reason {
 		return nil
 	}
-	var e *a2a.Error
+	var e *a2aerror.Error
 	if errors.As(err, &e) && e.Reason == reason {
 		return nil
 	}

@@ -13,7 +13,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -37,7 +39,7 @@ func through(members ...string) team.Scheduler {
 }
 
 func detailed(ctx context.Context) context.Context {
-	return a2a.WithExtensions(ctx, a2a.TeamRunURI)
+	return a2a.WithExtensions(ctx, project.TeamRunURI)
 }
 
 func TestTeam(t *testing.T) {
@@ -59,11 +61,11 @@ func TestTeam(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := a2a.RunOf(task.GetMetadata())
+		run := project.RunOf(task.GetMetadata())
 		if got := run.GetContext()["topic"].GetStringValue(); got != "weather" {
 			t.Errorf("context is %v", run.GetContext())
 		}
-		if plain := a2a.RunOf(r.get(t, id).GetMetadata()); len(plain.GetContext()) > 0 || len(plain.GetDelegations()) > 0 {
+		if plain := project.RunOf(r.get(t, id).GetMetadata()); len(plain.GetContext()) > 0 || len(plain.GetDelegations()) > 0 {
 			t.Errorf("unasked: %v", plain)
 		}
 		var got []string
@@ -88,7 +90,7 @@ func TestTeam(t *testing.T) {
 				t.Fatal(err)
 			}
 			v.take(t, u)
-			run := a2a.RunOf(u.Response.GetStatusUpdate().GetMetadata())
+			run := project.RunOf(u.Response.GetStatusUpdate().GetMetadata())
 			switch {
 			case run.GetDecision() != nil:
 				got = append(got, run.GetPath()+": "+run.GetDecision().GetReason()+" ("+run.GetDecision().GetRule()+")")
@@ -108,7 +110,7 @@ func TestTeam(t *testing.T) {
 		v := follow(t, r.stream(t, message("pair", "hi")))
 		task := wantState(t, r.get(t, v.task.GetId()), completed)
 		sameTask(t, v.task, task)
-		f := a2a.RunOf(task.GetMetadata()).GetFailedDelegations()
+		f := project.RunOf(task.GetMetadata()).GetFailedDelegations()
 		if len(f) != 1 || f[0].GetPath() != "pair/bad" || f[0].GetError().GetMessage() != "out of paper" || f[0].GetOutcome() != teamv1.Outcome_OUTCOME_FAILED {
 			t.Errorf("failed delegations: %v", f)
 		}
@@ -219,7 +221,7 @@ func TestS_51_ChildTasks(t *testing.T) {
 			}
 		}
 		_, err := r.GetTask(bob(t), &a2av1.GetTaskRequest{Id: id})
-		wantError(t, err, a2a.ReasonTaskNotFound)
+		wantError(t, err, a2aerror.ReasonTaskNotFound)
 	})
 	t.Run("cancel of a child ends the child alone", func(t *testing.T) {
 		g := newGate("gate")
@@ -273,7 +275,7 @@ func TestQuestionsOfSeveralMembers(t *testing.T) {
 		r := start(t, script(t, "left", ask("left?"), say("L:{{answer}}")), script(t, "right", ask("right?"), say("R:{{answer}}")))
 		r.newTeam(t, "team", together("left", "right"), "left", "right")
 		task := wantState(t, r.send(t, ann(t), message("team", "go")), inputRequired)
-		q := a2a.RunOf(task.GetMetadata()).GetQuestions()
+		q := project.RunOf(task.GetMetadata()).GetQuestions()
 		if len(q) != 2 {
 			t.Fatalf("open questions: %v", q)
 		}
@@ -286,7 +288,7 @@ func TestQuestionsOfSeveralMembers(t *testing.T) {
 	finish := func(t *testing.T, r *rig, task *a2av1.Task, req *a2av1.SendMessageRequest) {
 		t.Helper()
 		wantState(t, task, inputRequired)
-		if q := a2a.RunOf(task.GetMetadata()).GetQuestions(); len(q) != 1 {
+		if q := project.RunOf(task.GetMetadata()).GetQuestions(); len(q) != 1 {
 			t.Fatalf("open questions: %v", q)
 		}
 		done := wantState(t, r.send(t, ann(t), req), completed)
@@ -324,7 +326,7 @@ func TestQuestionsOfSeveralMembers(t *testing.T) {
 		task = r.until(t, task.GetId(), inputRequired)
 		finish(t, r, task, reply(task.GetId(), "l"))
 		_, err := r.SendMessage(ann(t), reply(child.GetId(), "more"))
-		wantError(t, err, a2a.ReasonUnsupportedOperation)
+		wantError(t, err, a2aerror.ReasonUnsupportedOperation)
 	})
 }
 

@@ -13,11 +13,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/nesting"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 )
-
-// MaxPageBytes is the maximum size of the entries of a list in one response, encoded as Protocol
-// Buffers. gRPC clients accept 4 MiB by default.
-const MaxPageBytes = 3 << 20
 
 // Limits of requests. A request that exceeds one gets an error that names the limit.
 const (
@@ -26,43 +23,17 @@ const (
 	maxEntry    = 256      // bytes of one entry
 	maxMetadata = 64 << 10 // bytes of metadata
 	maxKeys     = 256      // keys of metadata
-	maxPage     = 100
-	defaultPage = 50
 )
 
 // MaxMessage is how many bytes a message may have with what goes along with it, such as earlier messages: an event must
 // hold all of it.
 const MaxMessage = 2 << 20
 
-// PageSize validates the size of a page: it returns size if it is 1 to 100, and 50 if it is 0.
-// Otherwise it returns an error that names the field.
-func PageSize(field string, size int32) (int, error) {
-	var c checker
-	n := c.pageSize(field, size)
-	return n, c.Err()
-}
-
-// pageSize is like PageSize, but adds violations to c.
-func (c *checker) pageSize(field string, size int32) int {
-	switch {
-	case size == 0:
-		return defaultPage
-	case size < 0 || size > maxPage:
-		c.pageFault(field, size)
-	}
-	return int(size)
-}
-
-// pageFault adds the violation for an invalid page size.
-func (c *checker) pageFault(field string, size int32) {
-	c.Add(field, "is %d; it must be 1 to %d; omit it for the default, %d", size, maxPage, defaultPage)
-}
-
 // idPattern matches ids that clients may send.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,128}$`)
 
 // checker collects the violations of a request, so that the client sees all of them at once.
-type checker struct{ Faults }
+type checker struct{ a2aerror.Faults }
 
 // id checks an optional id.
 func (c *checker) id(field, id string) {

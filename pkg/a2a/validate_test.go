@@ -12,7 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -60,7 +61,7 @@ func TestA_04_Validation(t *testing.T) {
 		"deep metadata": {func(req *a2av1.SendMessageRequest) {
 			req.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"a": lists(48)}}
 		}, []string{"metadata"}},
-		"extension": {func(req *a2av1.SendMessageRequest) { about(req, "depth", "deep") }, []string{`metadata["` + a2a.TeamRunURI + `"]`}},
+		"extension": {func(req *a2av1.SendMessageRequest) { about(req, "depth", "deep") }, []string{`metadata["` + project.TeamRunURI + `"]`}},
 		"all at once": {func(req *a2av1.SendMessageRequest) {
 			req.Tenant, req.Message = "/", &a2av1.Message{ContextId: "/"}
 			conf(req).HistoryLength = proto.Int32(-1)
@@ -151,8 +152,8 @@ func FuzzP17_Send(f *testing.F) {
 		`{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{}]}}`,
 		`{"message":{"messageId":"m","taskId":"t~1","contextId":"c","role":"ROLE_USER","parts":[{"data":{"a":[1,null]}}],"referenceTaskIds":["x"]}}`,
 		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"raw":"AAAA","mediaType":"image/png"}]},"configuration":{"historyLength":-1}}`,
-		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"url":"https://example.com"}]},"metadata":{"` + a2a.TeamRunURI + `":{"question":"q","depth":3}}}`,
-		`{"metadata":{"` + a2a.TeamRunURI + `":[]}}`,
+		`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"url":"https://example.com"}]},"metadata":{"` + project.TeamRunURI + `":{"question":"q","depth":3}}}`,
+		`{"metadata":{"` + project.TeamRunURI + `":[]}}`,
 	} {
 		req := &a2av1.SendMessageRequest{}
 		if err := protojson.Unmarshal([]byte(seed), req); err != nil {
@@ -172,7 +173,7 @@ func FuzzP17_Send(f *testing.F) {
 		}
 		resp, err := r.SendMessage(ann(t), req)
 		if err != nil {
-			var pe *a2a.Error
+			var pe *a2aerror.Error
 			var ae *agent.Error
 			if !errors.As(err, &pe) && !errors.As(err, &ae) {
 				t.Fatalf("internal error: %v", err)

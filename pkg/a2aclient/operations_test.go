@@ -17,8 +17,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/serve"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/a2aclient"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/secret"
@@ -135,7 +135,7 @@ func (c *caller) waiting() (task *a2av1.Task, seq int64) {
 			status, metadata = u.GetStatus(), u.GetMetadata()
 		}
 		if agent.Text(status.GetMessage()) == "Waiting." {
-			return resp.GetTask(), a2a.RunOf(metadata).GetSeq()
+			return resp.GetTask(), project.RunOf(metadata).GetSeq()
 		}
 	}
 	c.Fatal("the stream ended before the agent began")
@@ -300,7 +300,7 @@ func TestA_14_SubscribeBehindACursor(t *testing.T) {
 				c.Fatal(err)
 			}
 			kinds = append(kinds, fmt.Sprintf("%T", r.GetPayload()))
-			if got := a2a.RunOf(r.GetStatusUpdate().GetMetadata()).GetSeq(); got <= seq {
+			if got := project.RunOf(r.GetStatusUpdate().GetMetadata()).GetSeq(); got <= seq {
 				c.Errorf("an update with cursor %d", got)
 			}
 			last = r

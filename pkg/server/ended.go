@@ -15,8 +15,8 @@ import (
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/halt"
 	"github.com/agentteams/team-server/internal/halt/inforce"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/settings"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 const (
@@ -252,6 +252,6 @@ func ignoreChanged(err error) error {
 
 // busy reports whether an owner has unfinished tasks.
 func (e *ender) busy(ctx context.Context, owner string) (bool, error) {
-	runs, err := e.store.Runs(ctx, owner, a2a.RunFilter{Limit: 1})
+	runs, err := e.store.Runs(ctx, owner, runs.RunFilter{Limit: 1})
 	return len(runs) > 0, err
 }

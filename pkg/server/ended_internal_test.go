@@ -17,9 +17,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 const testLease = 15 * time.Second
@@ -33,9 +33,9 @@ type sharedStore struct {
 
 func (s *sharedStore) Lease() time.Duration { return testLease }
 
-func (s *sharedStore) Runs(context.Context, string, a2a.RunFilter) ([]a2a.RunMark, error) {
+func (s *sharedStore) Runs(context.Context, string, runs.RunFilter) ([]runs.RunMark, error) {
 	s.queries++
-	return []a2a.RunMark{{Root: "1"}}, nil
+	return []runs.RunMark{{Root: "1"}}, nil
 }
 
 func (s *sharedStore) Keys(ctx context.Context) ([]auth.StoredKey, error) {
@@ -239,7 +239,7 @@ func TestT_11_StaleKeys(t *testing.T) {
 // idleStore is a store without tasks.
 type idleStore struct{ sharedStore }
 
-func (s *idleStore) Runs(context.Context, string, a2a.RunFilter) ([]a2a.RunMark, error) {
+func (s *idleStore) Runs(context.Context, string, runs.RunFilter) ([]runs.RunMark, error) {
 	s.queries++
 	return nil, nil
 }

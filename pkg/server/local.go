@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
@@ -39,8 +40,14 @@ func NewLocal(c Config) (*Local, error) {
 }
 
 // Handler returns the handler for calls. The context of each call must carry the caller,
-// see a2a.WithCaller.
+// see WithCaller.
 func (l *Local) Handler() *a2a.Handler { return l.handler }
+
+// WithCaller returns a context for calls of the Handler of a Local by a principal of an account, who may
+// read tasks, make calls and answer questions.
+func WithCaller(ctx context.Context, account, principal string) context.Context {
+	return identity.WithCaller(ctx, identity.Caller{Account: account, Principal: principal, Permissions: identity.DefaultPermissions})
+}
 
 // Serve runs tasks until ctx ends, which is not an error, or the store fails. It does not
 // close Config.Store.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -17,7 +17,7 @@ func TestLocal_CallsAfterServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := a2a.WithCaller(t.Context(), a2a.Caller{Account: "acme", Principal: "ann"})
+	ctx := identity.WithCaller(t.Context(), identity.Caller{Account: "acme", Principal: "ann"})
 	serving, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- l.Serve(serving) }()

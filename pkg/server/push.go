@@ -16,6 +16,7 @@ import (
 	"github.com/agentteams/team-server/internal/egress"
 	"github.com/agentteams/team-server/internal/metrics"
 	"github.com/agentteams/team-server/internal/push"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/tracing"
@@ -89,8 +90,8 @@ func (t *notifier) serve(ctx context.Context) {
 }
 
 // firstEvent returns a function that reads the first event of a run.
-func firstEvent(s a2a.Store) func(context.Context, a2a.Key) (*teamv1.Event, error) {
-	return func(ctx context.Context, run a2a.Key) (*teamv1.Event, error) {
+func firstEvent(s runs.Store) func(context.Context, runs.Key) (*teamv1.Event, error) {
+	return func(ctx context.Context, run runs.Key) (*teamv1.Event, error) {
 		page, err := s.Events(ctx, run, 0, 1)
 		if err != nil || len(page) == 0 {
 			return nil, err
@@ -101,8 +102,8 @@ func firstEvent(s a2a.Store) func(context.Context, a2a.Key) (*teamv1.Event, erro
 
 // oldBody returns the function that encodes the body of notifications for webhooks that were
 // registered over A2A 0.3: the whole task.
-func oldBody(s a2a.Store, base func() string) func(context.Context, a2a.Push) ([]byte, string, error) {
-	return func(ctx context.Context, p a2a.Push) ([]byte, string, error) {
+func oldBody(s runs.Store, base func() string) func(context.Context, runs.Push) ([]byte, string, error) {
+	return func(ctx context.Context, p runs.Push) ([]byte, string, error) {
 		t, _, err := s.Task(ctx, p.Task)
 		if err != nil {
 			return nil, "", err

@@ -11,7 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -166,7 +166,7 @@ func TestCrash_CancelBeforeTheCall(t *testing.T) {
 		top := oneByOne(t, w)
 		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 		j := &commitHook{world: w, at: at, recorded: make(chan struct{}), next: make(chan struct{})}
-		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: j})
+		park, err := r.Drive(t.Context(), runs.Claim{Root: crashRoot, Epoch: 1, Journal: j})
 		if err != nil || !park.Done {
 			t.Fatal(at, park, err)
 		}

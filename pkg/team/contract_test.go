@@ -17,7 +17,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -172,7 +172,7 @@ func TestC_28_CancelOfAQuestion(t *testing.T) {
 			}
 			w := newWorld(t)
 			r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
-			claim := a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}
+			claim := runs.Claim{Root: crashRoot, Epoch: 1, Journal: w}
 			if park, err := r.Drive(t.Context(), claim); err != nil || park.Done {
 				t.Fatal(park, err)
 			}
@@ -212,7 +212,7 @@ func TestC_28_CancelOfAQuestionWhileASiblingRuns(t *testing.T) {
 		w = newWorld(t)
 		start := time.Now()
 		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
-		if park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}); err != nil || !park.Done {
+		if park, err := r.Drive(t.Context(), runs.Claim{Root: crashRoot, Epoch: 1, Journal: w}); err != nil || !park.Done {
 			t.Fatal(park, err)
 		}
 		for _, ev := range w.events {
@@ -390,7 +390,7 @@ func TestCommit_EndsWithItsWork(t *testing.T) {
 		})})
 		w := newWorld(t)
 		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
-		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: &slowJournal{w, 2}})
+		park, err := r.Drive(t.Context(), runs.Claim{Root: crashRoot, Epoch: 1, Journal: &slowJournal{w, 2}})
 		if err != nil || !park.Done || w.events[len(w.events)-1].GetEnded().GetOutcome() != teamv1.Outcome_OUTCOME_SUCCEEDED {
 			t.Fatal(park, err, w.events)
 		}
@@ -427,7 +427,7 @@ func TestI1_CancelAsTheRunParks(t *testing.T) {
 		<-ctx.Done()
 	}}
 	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
-	if park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}); err != nil || !park.Done {
+	if park, err := r.Drive(t.Context(), runs.Claim{Root: crashRoot, Epoch: 1, Journal: w}); err != nil || !park.Done {
 		t.Fatal(park, err)
 	}
 	if bad := unended(w.events); len(bad) > 0 {
@@ -457,7 +457,7 @@ func TestCommit_FailsAndNothingGoesOn(t *testing.T) {
 		w := newWorld(t)
 		top := oneByOne(t, w)
 		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
-		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: &brokenJournal{w, n}})
+		park, err := r.Drive(t.Context(), runs.Claim{Root: crashRoot, Epoch: 1, Journal: &brokenJournal{w, n}})
 		if err == nil {
 			if !park.Done || n < 6 {
 				t.Error(n, park)
@@ -479,7 +479,7 @@ type fullJournal struct {
 func (j *fullJournal) Append(ctx context.Context, events ...*teamv1.Event) error {
 	for _, ev := range events {
 		if len(j.events) >= j.max && ev.GetEnded() == nil {
-			return a2a.ErrLimit
+			return runs.ErrLimit
 		}
 	}
 	return j.world.Append(ctx, events...)
@@ -492,7 +492,7 @@ func TestI1_FullJournal(t *testing.T) {
 		w := newWorld(t)
 		top := crashTeam(t, w)
 		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }}
-		park, err := r.Drive(t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: &fullJournal{w, limit}})
+		park, err := r.Drive(t.Context(), runs.Claim{Root: crashRoot, Epoch: 1, Journal: &fullJournal{w, limit}})
 		if err != nil {
 			t.Fatal(limit, err)
 		}

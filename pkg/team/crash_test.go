@@ -26,8 +26,8 @@ import (
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/forms"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/sample"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/leader"
@@ -565,7 +565,7 @@ func (w *world) live(answers bool) (done bool) {
 	top := w.build(w.t, w)
 	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Replica: "r"}
 	for {
-		park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
+		park, err := r.Drive(w.t.Context(), runs.Claim{Root: crashRoot, Epoch: 1, Journal: w})
 		switch {
 		case err != nil:
 			if w.mu.Lock(); !w.dead {

@@ -10,7 +10,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
 	"github.com/agentteams/team-server/internal/journal"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/broadcast"
@@ -47,10 +47,10 @@ func (w *world) reply(q *teamv1.Event, text string) {
 }
 
 // process runs a new process of the team until it parks or ends.
-func (w *world) process(top agent.Agent, now func() time.Time) a2a.Park {
+func (w *world) process(top agent.Agent, now func() time.Time) runs.Park {
 	w.t.Helper()
 	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Clock: now}
-	park, err := r.Drive(w.t.Context(), a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w})
+	park, err := r.Drive(w.t.Context(), runs.Claim{Root: crashRoot, Epoch: 1, Journal: w})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/pkg/team/expr"
@@ -364,4 +364,4 @@ func runnerOf(a agent.Agent) *drive.Runner {
 	return &drive.Runner{Agent: func(string) (agent.Agent, error) { return a, nil }, Replica: "r"}
 }
 
-func claimOf(w *world) a2a.Claim { return a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w} }
+func claimOf(w *world) runs.Claim { return runs.Claim{Root: crashRoot, Epoch: 1, Journal: w} }

@@ -14,7 +14,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team/leader"
 )
@@ -190,7 +190,7 @@ func TestOutcome_NobodyAnswers(t *testing.T) {
 		w := newWorld(t)
 		now := time.Now()
 		r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return a, nil }, Clock: func() time.Time { return now }}
-		claim := a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}
+		claim := runs.Claim{Root: crashRoot, Epoch: 1, Journal: w}
 		park, err := r.Drive(t.Context(), claim)
 		if err != nil || park.Done || park.Until.IsZero() {
 			t.Fatal(park, err)

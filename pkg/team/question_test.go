@@ -9,7 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 )
@@ -36,7 +36,7 @@ func TestQuestion_Lapses(t *testing.T) {
 			w := newWorld(t)
 			now := time.Now()
 			r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Clock: func() time.Time { return now }}
-			claim := a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}
+			claim := runs.Claim{Root: crashRoot, Epoch: 1, Journal: w}
 			park, err := r.Drive(t.Context(), claim)
 			if err != nil || park.Done || park.Until.Sub(now).Round(time.Second) != time.Hour {
 				t.Fatalf("parked %v for %s, %v", park, park.Until.Sub(now), err)
@@ -79,7 +79,7 @@ func TestQuestion_TimeStands(t *testing.T) {
 	now := time.Now()
 	w.clock = func() time.Time { return now }
 	r := &drive.Runner{Agent: func(string) (agent.Agent, error) { return top, nil }, Clock: w.clock}
-	claim := a2a.Claim{Root: crashRoot, Epoch: 1, Journal: w}
+	claim := runs.Claim{Root: crashRoot, Epoch: 1, Journal: w}
 	if park, err := r.Drive(t.Context(), claim); err != nil || park.Done {
 		t.Fatal(park, err)
 	}

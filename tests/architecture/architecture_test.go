@@ -244,7 +244,10 @@ func production(t *testing.T, dir string) []*ast.File {
 func TestLayersOfARun(t *testing.T) {
 	for dir, may := range map[string][]string{
 		"pkg/agent":             nil,
-		"pkg/a2a":               {"pkg/agent", "internal/feed", "internal/inflight", "internal/journal", "internal/nesting", "internal/project", "internal/settings", "internal/similar", "internal/taskstate"},
+		"pkg/a2aerror":          {"pkg/agent"},
+		"internal/identity":     {"pkg/agent"},
+		"internal/runs":         {"pkg/agent", "pkg/a2aerror"},
+		"pkg/a2a":               {"pkg/a2aerror", "pkg/agent", "internal/feed", "internal/identity", "internal/runs", "internal/inflight", "internal/journal", "internal/nesting", "internal/project", "internal/settings", "internal/similar", "internal/taskstate"},
 		"internal/nesting":      nil,
 		"internal/inflight":     {"pkg/agent"},
 		"internal/newer":        nil,
@@ -254,9 +257,9 @@ func TestLayersOfARun(t *testing.T) {
 		"internal/taskstate":    nil,
 		"internal/journal":      {"pkg/agent"},
 		"internal/project":      {"pkg/agent", "internal/journal", "internal/taskstate"},
-		"internal/engine":       {"pkg/agent", "pkg/a2a"},
-		"internal/account":      {"pkg/agent", "pkg/a2a", "internal/audit", "internal/cost", "internal/settings"},
-		"internal/engine/drive": {"pkg/agent", "pkg/a2a", "internal/account", "internal/inflight", "internal/journal", "internal/nesting", "internal/newer", "internal/taskstate"},
+		"internal/engine":       {"pkg/agent", "internal/identity", "internal/runs"},
+		"internal/account":      {"pkg/a2aerror", "pkg/agent", "internal/identity", "internal/runs", "internal/audit", "internal/cost", "internal/settings"},
+		"internal/engine/drive": {"pkg/a2aerror", "pkg/agent", "internal/identity", "internal/runs", "internal/account", "internal/inflight", "internal/journal", "internal/nesting", "internal/newer", "internal/taskstate"},
 	} {
 		for _, f := range production(t, dir) {
 			for _, imp := range f.Imports {
@@ -265,55 +268,6 @@ func TestLayersOfARun(t *testing.T) {
 					t.Errorf("%s imports %s", dir, ours)
 				}
 			}
-		}
-	}
-}
-
-// declared returns the names of the types, constants and variables of a file.
-func declared(f *ast.File) []string {
-	var names []string
-	for _, d := range f.Decls {
-		g, ok := d.(*ast.GenDecl)
-		if !ok {
-			continue
-		}
-		for _, s := range g.Specs {
-			switch s := s.(type) {
-			case *ast.TypeSpec:
-				names = append(names, s.Name.Name)
-			case *ast.ValueSpec:
-				for _, n := range s.Names {
-					names = append(names, n.Name)
-				}
-			}
-		}
-	}
-	return names
-}
-
-// TestDriverKnowsNoHandler checks that of the package of the handler the driver of runs
-// uses the contract of stores, and what says what callers are answered.
-func TestDriverKnowsNoHandler(t *testing.T) {
-	may := map[string]bool{"ReasonInvalidAgentResponse": true, "StoreError": true, "AccountOf": true}
-	for _, f := range production(t, "pkg/a2a") {
-		if names := declared(f); slices.Contains(names, "Store") || slices.Contains(names, "Conversations") {
-			for _, name := range names {
-				may[name] = true
-			}
-		}
-	}
-	for _, dir := range []string{"internal/engine", "internal/engine/drive"} {
-		for _, f := range production(t, dir) {
-			ast.Inspect(f, func(n ast.Node) bool {
-				s, ok := n.(*ast.SelectorExpr)
-				if !ok {
-					return true
-				}
-				if x, ok := s.X.(*ast.Ident); ok && x.Name == "a2a" && !may[s.Sel.Name] {
-					t.Errorf("%s uses a2a.%s", dir, s.Sel.Name)
-				}
-				return true
-			})
 		}
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // journals are the events of tasks, by root.
@@ -22,16 +23,16 @@ type journals = map[string][]*teamv1.Event
 
 // owner is what the tasks of a principal are kept under.
 func owner(i int) string {
-	return a2a.Caller{Account: principals[i][0], Principal: principals[i][1]}.Owner()
+	return identity.Caller{Account: principals[i][0], Principal: principals[i][1]}.Owner()
 }
 
 // events reads a journal; that of a task that is not there is empty.
-func events(ctx context.Context, s a2a.Store, k a2a.Key) ([]*teamv1.Event, error) {
+func events(ctx context.Context, s runs.Store, k runs.Key) ([]*teamv1.Event, error) {
 	const page = 500
 	var all []*teamv1.Event
 	for {
 		next, err := s.Events(ctx, k, int64(len(all)), page)
-		if errors.Is(err, a2a.ErrNotFound) {
+		if errors.Is(err, runs.ErrNotFound) {
 			return nil, nil
 		}
 		if err != nil {
@@ -60,12 +61,12 @@ func (c command) record(entries []entry) (r record, err error) {
 		if e.Op != opTask {
 			continue
 		}
-		if r.events[e.Task], err = events(ctx, s, a2a.Key{Owner: owner(e.Owner), ID: e.Task}); err != nil {
+		if r.events[e.Task], err = events(ctx, s, runs.Key{Owner: owner(e.Owner), ID: e.Task}); err != nil {
 			return r, err
 		}
 	}
 	for i := range principals {
-		page, err := s.List(ctx, owner(i), a2a.Filter{PageSize: 1})
+		page, err := s.List(ctx, owner(i), runs.Filter{PageSize: 1})
 		if err != nil {
 			return r, err
 		}

@@ -18,6 +18,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -301,7 +302,7 @@ func (m *middle) journal(task string) []*teamv1.Event {
 		m.Fatal(err)
 	}
 	defer s.Close()
-	all, err := events(ctx, s, a2a.Key{Owner: owner(0), ID: task})
+	all, err := events(ctx, s, runs.Key{Owner: owner(0), ID: task})
 	if err != nil {
 		m.Fatal(err)
 	}

@@ -25,10 +25,10 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -355,7 +355,7 @@ func (c *cutCluster) check() {
 	}
 	defer s.Close()
 	for id := range c.tasks {
-		journal, err := events(context.Background(), s, a2a.Key{Owner: rig.LocalOwner, ID: id})
+		journal, err := events(context.Background(), s, runs.Key{Owner: rig.LocalOwner, ID: id})
 		if err != nil || len(journal) == 0 {
 			c.Errorf("task %s was acknowledged, and has %d events: %v", id, len(journal), err)
 			continue

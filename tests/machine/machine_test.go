@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/internal/testkit/sample"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 	"github.com/agentteams/team-server/tests/rig"
@@ -171,12 +171,12 @@ func (s *sequence) last() {
 		}
 		s.fresh()
 		for _, t := range s.tasks {
-			s.journal(a2a.Key{Owner: w.account + "/" + t.owner.name, ID: w.ids[t.n]})
+			s.journal(runs.Key{Owner: w.account + "/" + t.owner.name, ID: w.ids[t.n]})
 		}
 	}
 }
 
-func (s *sequence) journal(k a2a.Key) {
+func (s *sequence) journal(k runs.Key) {
 	var ends []int64
 	var seq int64
 	for {

@@ -24,9 +24,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/tests/rig"
 )
 
@@ -92,7 +92,7 @@ func TestDoors_PermissionMatrix(t *testing.T) {
 	needs := call.MethodPermissions()
 	h := open(t, rig.Memory(t), matrixFile("server: {openai: {}, mcp: {}, auth: {api_keys: [KEYS]}}"), fakellm.New(t))
 	for _, r := range doorRoutes {
-		var all a2a.Permissions
+		var all identity.Permissions
 		for _, method := range strings.Fields(r.needs) {
 			all |= needs[method]
 		}
@@ -301,14 +301,14 @@ func overHTTP(name, method, verb, path, body string) route {
 // matrixFile returns a file with an agent x that echoes, and keys that have one permission, all but one, and all.
 func matrixFile(server string) string {
 	var keys []string
-	key := func(name string, p a2a.Permissions) {
+	key := func(name string, p identity.Permissions) {
 		keys = append(keys, fmt.Sprintf("{name: %s, account: acme, sha256: %q, permissions: [%s]}", name, rig.Key("acme", name).GetSha256(), p))
 	}
-	key("all", a2a.EveryPermission)
-	for _, name := range a2a.EveryPermission.Names() {
-		p, _ := a2a.ParsePermission(name)
+	key("all", identity.EveryPermission)
+	for _, name := range identity.EveryPermission.Names() {
+		p, _ := identity.ParsePermission(name)
 		key("only-"+name, p)
-		key("without-"+name, a2a.EveryPermission&^p)
+		key("without-"+name, identity.EveryPermission&^p)
 	}
 	return "version: v1\nagents: {x: {scripted: {steps: [{echo: true}]}}}\n" + strings.Replace(server, "KEYS", strings.Join(keys, ", "), 1) + "\n"
 }

@@ -12,7 +12,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 	teammcp "github.com/agentteams/team-server/pkg/mcp"
 	"github.com/agentteams/team-server/tests/rig"
@@ -119,7 +119,7 @@ func TestWatch_TasksOfTheAccount(t *testing.T) {
 			account, name, _ := strings.Cut(who, "/")
 			for binding, m := range monitors(t, h.As(account, name)) {
 				_, err := m.GetTrace(t.Context(), &teamv1.GetTraceRequest{TaskId: tasks["ann"]})
-				if (err == nil) != sees || !sees && refusal(err) != a2a.ReasonTaskNotFound {
+				if (err == nil) != sees || !sees && refusal(err) != a2aerror.ReasonTaskNotFound {
 					t.Errorf("%s: the trace for %s: %v", binding, who, err)
 				}
 			}
@@ -132,7 +132,7 @@ func TestWatch_TasksOfTheAccount(t *testing.T) {
 			}
 		}
 		boss := rig.NewREST(h.As("acme", "boss"))
-		if _, err := boss.Get(t.Context(), &a2av1.GetTaskRequest{Id: tasks["ann"]}); refusal(err) != a2a.ReasonTaskNotFound {
+		if _, err := boss.Get(t.Context(), &a2av1.GetTaskRequest{Id: tasks["ann"]}); refusal(err) != a2aerror.ReasonTaskNotFound {
 			t.Errorf("boss gets the task over A2A: %v", err)
 		}
 		for binding, m := range monitors(t, h.As("acme", "boss")) {
@@ -141,7 +141,7 @@ func TestWatch_TasksOfTheAccount(t *testing.T) {
 			}
 		}
 		for binding, m := range monitors(t, h.As("acme", "bob")) {
-			if _, err := m.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: tasks["ann"]}); refusal(err) != a2a.ReasonTaskNotFound {
+			if _, err := m.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: tasks["ann"]}); refusal(err) != a2aerror.ReasonTaskNotFound {
 				t.Errorf("%s: bob retries: %v", binding, err)
 			}
 		}
@@ -160,7 +160,7 @@ func TestFind_Faults(t *testing.T) {
 				t.Errorf("%s: a wrong %s: %v", binding, field, err)
 			}
 		}
-		if _, err := m.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: "none"}); refusal(err) != a2a.ReasonTaskNotFound {
+		if _, err := m.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: "none"}); refusal(err) != a2aerror.ReasonTaskNotFound {
 			t.Errorf("%s: an unknown task is retried: %v", binding, err)
 		}
 		if _, err := m.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: "none~1"}); refusal(err) != agent.ReasonInvalidRequest {
@@ -276,7 +276,7 @@ func TestRetry_KeepsWhatHadSucceeded(t *testing.T) {
 				t.Errorf("%s: the new task has spent %v, and is listed with %v", team, spent, found[resp.GetTaskId()])
 			}
 			for _, done := range []string{resp.GetTaskId()} {
-				if _, err := h.monitor.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: done}); refusal(err) != a2a.ReasonUnsupportedOperation {
+				if _, err := h.monitor.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: done}); refusal(err) != a2aerror.ReasonUnsupportedOperation {
 					t.Errorf("%s: a task that has completed is retried: %v", team, err)
 				}
 			}
@@ -294,7 +294,7 @@ func TestRetry_KeepsAnswers(t *testing.T) {
 	until(t, "the task asks", func() bool {
 		_, err := h.monitor.AnswerQuestion(t.Context(), &teamv1.AnswerQuestionRequest{TaskId: id, Answer: &teamv1.AnswerQuestionRequest_Text{Text: "blue"}})
 		if err != nil {
-			if _, err := h.monitor.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: id}); refusal(err) != a2a.ReasonUnsupportedOperation {
+			if _, err := h.monitor.RetryTask(t.Context(), &teamv1.RetryTaskRequest{TaskId: id}); refusal(err) != a2aerror.ReasonUnsupportedOperation {
 				t.Fatalf("a task that has not ended is retried: %v", err)
 			}
 		}

@@ -18,8 +18,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/server/reduce"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -49,7 +49,7 @@ type Models interface {
 type Invariants struct {
 	Target Target
 	// Store is where the server stores its tasks.
-	Store a2a.Store
+	Store runs.Store
 	// Owner is the owner of the tasks; the default is LocalOwner.
 	Owner string
 	// Models are the model servers that the runs call.
@@ -85,8 +85,8 @@ func (i Invariants) all(t testing.TB, owners []string) {
 		if account, principal, _ := strings.Cut(i.Owner, "/"); i.keyed {
 			i.Target = i.Target.As(account, principal)
 		}
-		page, err := i.Store.List(context.Background(), i.Owner, a2a.Filter{PageSize: mostTasks})
-		if errors.Is(err, a2a.ErrDataLoss) {
+		page, err := i.Store.List(context.Background(), i.Owner, runs.Filter{PageSize: mostTasks})
+		if errors.Is(err, runs.ErrDataLoss) {
 			continue // the test has damaged the journal
 		}
 		if err != nil {
@@ -99,11 +99,11 @@ func (i Invariants) all(t testing.TB, owners []string) {
 	}
 }
 
-func (i Invariants) key(id string) a2a.Key {
+func (i Invariants) key(id string) runs.Key {
 	if i.Owner == "" {
-		return a2a.Key{Owner: LocalOwner, ID: id}
+		return runs.Key{Owner: LocalOwner, ID: id}
 	}
-	return a2a.Key{Owner: i.Owner, ID: id}
+	return runs.Key{Owner: i.Owner, ID: id}
 }
 
 // events returns the journal of a task. ok is false if a test has damaged it.
@@ -111,7 +111,7 @@ func (i Invariants) events(t testing.TB, id string) ([]*teamv1.Event, bool) {
 	t.Helper()
 	records, err := i.Store.Events(context.Background(), i.key(id), 0, 1_000_000)
 	if err != nil {
-		if !errors.Is(err, a2a.ErrDataLoss) {
+		if !errors.Is(err, runs.ErrDataLoss) {
 			t.Errorf("the events of %s: %v", id, err)
 		}
 		return nil, false

@@ -12,11 +12,11 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 func TestMain(m *testing.M) { VerifyMain(m) }
@@ -35,11 +35,11 @@ func (t *told) Errorf(format string, args ...any) {
 
 // doctored is a store that shows other events than it has.
 type doctored struct {
-	a2a.Store
-	change func([]a2a.Record) []a2a.Record
+	runs.Store
+	change func([]runs.Record) []runs.Record
 }
 
-func (d doctored) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+func (d doctored) Events(ctx context.Context, k runs.Key, after int64, limit int) ([]runs.Record, error) {
 	all, err := d.Store.Events(ctx, k, after, limit)
 	for i := range all {
 		all[i].Event = proto.CloneOf(all[i].Event)
@@ -63,11 +63,11 @@ func TestInvariantsAreSeenBroken(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := resp.GetTask().GetId()
-	step := func(scope string, ev *teamv1.Event) func([]a2a.Record) []a2a.Record { // before the end
-		return func(all []a2a.Record) []a2a.Record {
+	step := func(scope string, ev *teamv1.Event) func([]runs.Record) []runs.Record { // before the end
+		return func(all []runs.Record) []runs.Record {
 			ev.Scope = scope
 			end := all[len(all)-1]
-			all = append(all[:len(all)-1], a2a.Record{Seq: end.Seq, Event: ev}, end)
+			all = append(all[:len(all)-1], runs.Record{Seq: end.Seq, Event: ev}, end)
 			all[len(all)-1].Seq++
 			for i := range all {
 				all[i].Event.Seq = all[i].Seq
@@ -78,7 +78,7 @@ func TestInvariantsAreSeenBroken(t *testing.T) {
 	began := &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}}
 	ended := &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: &teamv1.Ended{Outcome: teamv1.Outcome_OUTCOME_SUCCEEDED}}}
 	for want, c := range map[string]struct {
-		change func([]a2a.Record) []a2a.Record
+		change func([]runs.Record) []runs.Record
 		models []Models
 		seen   []*teamv1.Event
 	}{
@@ -86,26 +86,26 @@ func TestInvariantsAreSeenBroken(t *testing.T) {
 		"I1: step \"1\" has begun and has no end":    {change: step("1", began)},
 		"I1: step \"1\" has not begun and has ended": {change: step("1", ended)},
 		"I1: step \"\" has 2 ends":                   {change: step("", ended)},
-		"I2: record 1":                               {change: func(all []a2a.Record) []a2a.Record { return all[1:] }},
+		"I2: record 1":                               {change: func(all []runs.Record) []runs.Record { return all[1:] }},
 		"I2: event 1 was not shown":                  {seen: []*teamv1.Event{{Seq: 2}, {Seq: 3}, {Seq: 4}}},
 		"I2: event 1 was shown behind 2":             {seen: []*teamv1.Event{{Seq: 2}, {Seq: 1}, {Seq: 3}, {Seq: 4}}},
 		"I3: a model is still asked something":       {models: []Models{busy{}}},
 		"I4: a secret is on record in event":         {change: step("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Text: Secret + "-1"}}})},
-		"I5: task \"\" is not what its events say": {change: func(all []a2a.Record) []a2a.Record {
+		"I5: task \"\" is not what its events say": {change: func(all []runs.Record) []runs.Record {
 			all[0].Event.GetAccepted().Message = agent.NewMessage("no")
 			return all
 		}},
-		"I5: the trace of": {change: func(all []a2a.Record) []a2a.Record {
+		"I5: the trace of": {change: func(all []runs.Record) []runs.Record {
 			all[len(all)-1].Event.GetEnded().Spent = &teamv1.Spent{InputTokens: 1}
 			return all
 		}},
-		"I6: there is an event behind the end": {change: func(all []a2a.Record) []a2a.Record {
-			return append(all, a2a.Record{Seq: all[len(all)-1].Seq + 1, Event: &teamv1.Event{Seq: all[len(all)-1].Seq + 1, Scope: "1"}})
+		"I6: there is an event behind the end": {change: func(all []runs.Record) []runs.Record {
+			return append(all, runs.Record{Seq: all[len(all)-1].Seq + 1, Event: &teamv1.Event{Seq: all[len(all)-1].Seq + 1, Scope: "1"}})
 		}},
 	} {
 		t.Run(want, func(t *testing.T) {
 			if c.change == nil {
-				c.change = func(all []a2a.Record) []a2a.Record { return all }
+				c.change = func(all []runs.Record) []runs.Record { return all }
 			}
 			seen := &told{TB: t}
 			Invariants{Target: target, Store: doctored{kept, c.change}, Models: c.models}.Check(seen, id, c.seen...)

@@ -11,6 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -215,8 +216,8 @@ teams:
 
 // hasBound reports whether a remote task is on record.
 func hasBound(s *scene, id string) bool {
-	records, err := s.store.Events(s.t.Context(), a2a.Key{Owner: "local/local", ID: id}, 0, 10000)
-	return err == nil && slices.ContainsFunc(records, func(r a2a.Record) bool { return r.Event.GetBound().GetTaskId() != "" })
+	records, err := s.store.Events(s.t.Context(), runs.Key{Owner: "local/local", ID: id}, 0, 10000)
+	return err == nil && slices.ContainsFunc(records, func(r runs.Record) bool { return r.Event.GetBound().GetTaskId() != "" })
 }
 
 func TestS_25_ClientDropsStream(t *testing.T) {
@@ -415,7 +416,7 @@ func TestS_50_KilledInTheMiddle(t *testing.T) {
 
 // turns counts the leader's turns on record.
 func turns(s *scene, id string) int {
-	records, err := s.store.Events(s.t.Context(), a2a.Key{Owner: "local/local", ID: id}, 0, 10000)
+	records, err := s.store.Events(s.t.Context(), runs.Key{Owner: "local/local", ID: id}, 0, 10000)
 	if err != nil {
 		return 0
 	}

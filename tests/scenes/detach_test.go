@@ -7,6 +7,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
@@ -135,8 +136,8 @@ func TestC_09_Detach(t *testing.T) {
 
 // looks reports whether a check has begun.
 func (s *scene) looks(id string) bool {
-	records, err := s.store.Events(s.t.Context(), a2a.Key{Owner: rig.LocalOwner, ID: id}, 0, 10000)
-	return err == nil && slices.ContainsFunc(records, func(r a2a.Record) bool {
+	records, err := s.store.Events(s.t.Context(), runs.Key{Owner: rig.LocalOwner, ID: id}, 0, 10000)
+	return err == nil && slices.ContainsFunc(records, func(r runs.Record) bool {
 		return slices.ContainsFunc(r.Event.GetDecided().GetSteps(), func(st *teamv1.Step) bool { return st.GetKind() == teamv1.Step_KIND_TOOL })
 	})
 }

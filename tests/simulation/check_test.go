@@ -9,8 +9,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // check checks what must hold at the end.
@@ -23,7 +23,7 @@ func (w *world) check() {
 		if j.task == "" {
 			continue // recover reports it
 		}
-		task, _, err := w.db.Task(context.Background(), a2a.Key{Owner: owner, ID: j.task})
+		task, _, err := w.db.Task(context.Background(), runs.Key{Owner: owner, ID: j.task})
 		if err != nil {
 			w.gate.wrong("the task of %s was acknowledged: %v", j.id, err)
 			continue

@@ -10,7 +10,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -78,7 +78,7 @@ func fault(err error) string {
 	if errors.As(err, &e) {
 		return e.Reason
 	}
-	var p *a2a.Error
+	var p *a2aerror.Error
 	if errors.As(err, &p) {
 		return p.Reason
 	}

@@ -16,11 +16,11 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -92,7 +92,7 @@ func (d *database) stamp(at time.Time) {
 func (d *database) flawed(f flaw, n int) bool { return d.flaw == f && (int64(n)+d.seed)%3 == 0 }
 
 // create creates a task. Its ids and its seed, which are random, become those of the simulation.
-func (d *database) create(ctx context.Context, n a2a.New) (string, bool, error) {
+func (d *database) create(ctx context.Context, n runs.New) (string, bool, error) {
 	d.creates++
 	n.Accepted = proto.CloneOf(n.Accepted)
 	id := fmt.Sprint(n.MessageID, "/", d.creates)
@@ -111,7 +111,7 @@ func (d *database) create(ctx context.Context, n a2a.New) (string, bool, error) 
 
 // events are those of a root.
 func (d *database) events(owner, root string) []*teamv1.Event {
-	records, err := d.Events(context.Background(), a2a.Key{Owner: owner, ID: root}, 0, 100_000)
+	records, err := d.Events(context.Background(), runs.Key{Owner: owner, ID: root}, 0, 100_000)
 	if err != nil {
 		d.gate.wrong("the events of %s: %v", root, err)
 	}
@@ -123,7 +123,7 @@ func (d *database) events(owner, root string) []*teamv1.Event {
 }
 
 // put puts an input, and tells the replica that has the run if that is reached.
-func (d *database) put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (int64, bool, error) {
+func (d *database) put(ctx context.Context, k runs.Key, in *teamv1.Inbound, digest []byte, p *runs.Push) (int64, bool, error) {
 	d.creates++
 	root, _ := agent.SplitTask(k.ID)
 	m := in.GetReceived().GetMessage()
@@ -159,7 +159,7 @@ func (d *database) beat(n *node) {
 }
 
 // claim claims what is due, and what replicas hold whose leases have expired.
-func (d *database) claim(ctx context.Context, n *node, room *engine.Room) ([]a2a.Claim, time.Time, error) {
+func (d *database) claim(ctx context.Context, n *node, room *engine.Room) ([]runs.Claim, time.Time, error) {
 	if !time.Now().Before(d.expires[n.name]) {
 		d.beat(n)
 	}
@@ -190,7 +190,7 @@ func (d *database) claim(ctx context.Context, n *node, room *engine.Room) ([]a2a
 }
 
 // settled ends a claim with one of the functions of the store.
-func (d *database) settled(j *journal, end func(a2a.Claim) error) error {
+func (d *database) settled(j *journal, end func(runs.Claim) error) error {
 	err := end(j.claim)
 	if err == nil && d.held[j.claim.Root] == j {
 		delete(d.held, j.claim.Root)
@@ -201,7 +201,7 @@ func (d *database) settled(j *journal, end func(a2a.Claim) error) error {
 // release makes the run of a claim due.
 func (d *database) release(j *journal) {
 	at := d.apart(time.Now().Add(-time.Millisecond))
-	_ = d.settled(j, func(c a2a.Claim) error {
+	_ = d.settled(j, func(c runs.Claim) error {
 		_, err := d.Release(context.Background(), c, at)
 		return err
 	})
@@ -293,7 +293,7 @@ func through[T any](ctx context.Context, v *view, key string, do func(ctx contex
 	v.db.gate.note("  %s: %v", key, brief(err))
 	switch {
 	case said == lie && err == nil:
-		return none, fmt.Errorf("%s is reported as failed on purpose: %w", key, a2a.ErrStorage)
+		return none, fmt.Errorf("%s is reported as failed on purpose: %w", key, runs.ErrStorage)
 	case said == mute:
 		if _, late := v.db.gate.pass(ctx, &op{key: key + " answers", node: v.node, answer: true}); late != nil {
 			return none, late
@@ -304,7 +304,7 @@ func through[T any](ctx context.Context, v *view, key string, do func(ctx contex
 
 // brief is an error without ids that are random.
 func brief(err error) string {
-	for _, e := range []error{a2a.ErrStorage, a2a.ErrTerminal, a2a.ErrNotFound, a2a.ErrReused, a2a.ErrAnswered, agent.ErrFenced, errCrashed, context.Canceled, context.DeadlineExceeded} {
+	for _, e := range []error{runs.ErrStorage, runs.ErrTerminal, runs.ErrNotFound, runs.ErrReused, runs.ErrAnswered, agent.ErrFenced, errCrashed, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, e) {
 			return e.Error()
 		}
@@ -335,7 +335,7 @@ type created struct {
 	existed bool
 }
 
-func (v *view) Create(ctx context.Context, n a2a.New) (string, bool, error) {
+func (v *view) Create(ctx context.Context, n runs.New) (string, bool, error) {
 	got, err := through(ctx, v, "creates "+n.MessageID, func(ctx context.Context) (c created, err error) {
 		c.root, c.existed, err = v.db.create(ctx, n)
 		return c, err
@@ -347,7 +347,7 @@ func (v *view) Sent(ctx context.Context, owner, agent, id string) (string, error
 	return through(ctx, v, "looks for "+id, func(ctx context.Context) (string, error) { return v.Store.Sent(ctx, owner, agent, id) })
 }
 
-func (v *view) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (int64, bool, error) {
+func (v *view) Put(ctx context.Context, k runs.Key, in *teamv1.Inbound, digest []byte, p *runs.Push) (int64, bool, error) {
 	type put struct {
 		n       int64
 		existed bool
@@ -359,7 +359,7 @@ func (v *view) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []
 	return got.n, got.existed, err
 }
 
-func (v *view) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+func (v *view) Task(ctx context.Context, k runs.Key) (*a2av1.Task, int64, error) {
 	type read struct {
 		task *a2av1.Task
 		seq  int64
@@ -371,8 +371,8 @@ func (v *view) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) 
 	return got.task, got.seq, err
 }
 
-func (v *view) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
-	return through(ctx, v, fmt.Sprint("reads ", k.ID, " after ", after), func(ctx context.Context) ([]a2a.Record, error) { return v.Store.Events(ctx, k, after, limit) })
+func (v *view) Events(ctx context.Context, k runs.Key, after int64, limit int) ([]runs.Record, error) {
+	return through(ctx, v, fmt.Sprint("reads ", k.ID, " after ", after), func(ctx context.Context) ([]runs.Record, error) { return v.Store.Events(ctx, k, after, limit) })
 }
 
 func (v *view) Beat(ctx context.Context, _ string) error {
@@ -383,9 +383,9 @@ func (v *view) Beat(ctx context.Context, _ string) error {
 	return err
 }
 
-func (v *view) Claim(ctx context.Context, _ string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
+func (v *view) Claim(ctx context.Context, _ string, room *engine.Room) ([]runs.Claim, time.Time, error) {
 	type claimed struct {
-		claims []a2a.Claim
+		claims []runs.Claim
 		next   time.Time
 	}
 	got, err := through(ctx, v, "claims", func(ctx context.Context) (c claimed, err error) {
@@ -400,12 +400,12 @@ func (v *view) Claim(ctx context.Context, _ string, room *engine.Room) ([]a2a.Cl
 	return got.claims, got.next, err
 }
 
-func (v *view) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (engine.Next, error) {
-	return v.end(ctx, "parks", c, func(ctx context.Context, c a2a.Claim) (engine.Next, error) { return v.Store.Park(ctx, c, p) })
+func (v *view) Park(ctx context.Context, c runs.Claim, p runs.Park) (engine.Next, error) {
+	return v.end(ctx, "parks", c, func(ctx context.Context, c runs.Claim) (engine.Next, error) { return v.Store.Park(ctx, c, p) })
 }
 
-func (v *view) Release(ctx context.Context, c a2a.Claim, at time.Time) (engine.Next, error) {
-	return v.end(ctx, "releases", c, func(ctx context.Context, c a2a.Claim) (engine.Next, error) {
+func (v *view) Release(ctx context.Context, c runs.Claim, at time.Time) (engine.Next, error) {
+	return v.end(ctx, "releases", c, func(ctx context.Context, c runs.Claim) (engine.Next, error) {
 		if !at.IsZero() {
 			at = v.db.apart(at)
 		}
@@ -413,18 +413,18 @@ func (v *view) Release(ctx context.Context, c a2a.Claim, at time.Time) (engine.N
 	})
 }
 
-func (v *view) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
-	_, err := v.end(ctx, "suspends", c, func(ctx context.Context, c a2a.Claim) (engine.Next, error) {
+func (v *view) Suspend(ctx context.Context, c runs.Claim, reason string) error {
+	_, err := v.end(ctx, "suspends", c, func(ctx context.Context, c runs.Claim) (engine.Next, error) {
 		return engine.Next{}, v.Store.Suspend(ctx, c, reason)
 	})
 	return err
 }
 
 // end ends a claim. Nothing is written under it any more.
-func (v *view) end(ctx context.Context, what string, c a2a.Claim, end func(context.Context, a2a.Claim) (engine.Next, error)) (engine.Next, error) {
+func (v *view) end(ctx context.Context, what string, c runs.Claim, end func(context.Context, runs.Claim) (engine.Next, error)) (engine.Next, error) {
 	j := c.Journal.(*journal)
 	next, err := through(ctx, v, fmt.Sprint(what, " ", c.Root, " epoch ", c.Epoch), func(ctx context.Context) (next engine.Next, err error) {
-		err = v.db.settled(j, func(c a2a.Claim) (err error) {
+		err = v.db.settled(j, func(c runs.Claim) (err error) {
 			next, err = end(ctx, c)
 			return err
 		})

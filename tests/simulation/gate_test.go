@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // verdict is what becomes of an operation that waits at the gate.
@@ -101,7 +101,7 @@ func (g *gate) refusal(v verdict, o *op) error {
 	case perish:
 		return errCrashed
 	case fail:
-		return fmt.Errorf("%s failed on purpose: %w", o.key, a2a.ErrStorage)
+		return fmt.Errorf("%s failed on purpose: %w", o.key, runs.ErrStorage)
 	case execute, lie, mute:
 	}
 	return nil

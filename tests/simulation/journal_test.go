@@ -10,21 +10,21 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // journal is the access of a replica to a run, as a store on a network has it: appended events wait in
 // the memory of the replica until they are written, and are lost with it. After its first failure it
 // accepts nothing more.
 type journal struct {
-	a2a.Journal // of the database
-	db          *database
-	node        *node
-	claim       a2a.Claim
-	wake        chan struct{}
-	unheard     bool // the replica was not told of the claim; guarded by gate.mu
+	runs.Journal // of the database
+	db           *database
+	node         *node
+	claim        runs.Claim
+	wake         chan struct{}
+	unheard      bool // the replica was not told of the claim; guarded by gate.mu
 
 	mu      sync.Mutex
 	seq     int64 // guarded by mu, like all below
@@ -52,12 +52,12 @@ func (j *journal) key(what string) string {
 	return fmt.Sprint(what, " ", j.claim.Root, " epoch ", j.claim.Epoch)
 }
 
-// Load implements a2a.Journal.
+// Load implements runs.Journal.
 func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	return through(ctx, j.view(), j.key("loads"), func(ctx context.Context) ([]*teamv1.Event, error) { return j.Journal.Load(ctx) })
 }
 
-// Inbound implements a2a.Journal.
+// Inbound implements runs.Journal.
 func (j *journal) Inbound(ctx context.Context) ([]*teamv1.Inbound, error) {
 	if err := j.held(); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (j *journal) Inbound(ctx context.Context) ([]*teamv1.Inbound, error) {
 	return slices.DeleteFunc(rows, func(in *teamv1.Inbound) bool { return j.named[in.GetN()] }), err
 }
 
-// Wake implements a2a.Journal.
+// Wake implements runs.Journal.
 func (j *journal) Wake() <-chan struct{} { return j.wake }
 
 func (j *journal) held() error {
@@ -77,7 +77,7 @@ func (j *journal) held() error {
 	return j.broken
 }
 
-// Append implements a2a.Journal.
+// Append implements runs.Journal.
 func (j *journal) Append(_ context.Context, events ...*teamv1.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -154,7 +154,7 @@ func (j *journal) fail(err error) {
 	store.Poke(j.wake)
 }
 
-// Commit implements a2a.Journal.
+// Commit implements runs.Journal.
 func (j *journal) Commit(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

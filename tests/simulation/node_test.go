@@ -14,6 +14,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
@@ -96,7 +98,7 @@ func (w *world) start(name string) *node {
 	n.ctx, n.end = context.WithCancel(context.Background())
 	go func() {
 		defer close(n.served)
-		_ = e.Serve(n.ctx, func(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+		_ = e.Serve(n.ctx, func(ctx context.Context, c runs.Claim) (runs.Park, error) {
 			park, err := runner.Drive(context.WithValue(ctx, claimKey{}, c), c)
 			// The engine counts drives that stop: those that stop together need an order.
 			turns{w.gate, n}.take(fmt.Sprint("ends its drive of ", c.Root, " epoch ", c.Epoch))
@@ -136,7 +138,7 @@ func (a *worker) Process(ctx context.Context, req *teamv1.ProcessRequest) iter.S
 			}
 		}
 		turns{a.world.gate, a.node}.begun(func(b *beginning) bool { return b.agent == a.id })
-		c, _ := ctx.Value(claimKey{}).(a2a.Claim)
+		c, _ := ctx.Value(claimKey{}).(runs.Claim)
 		step := fmt.Sprint(c.Root, " step ", req.GetScope(), " epoch ", c.Epoch)
 		said, err := a.world.gate.pass(ctx, &op{key: a.node.name + " " + a.id + " works on " + step, node: a.node, work: true})
 		switch {
@@ -200,7 +202,7 @@ func (turns) Retry(string, string) (time.Duration, error) { return 0, nil }
 
 // called checks a call of a member: a step whose end an owner knows is not called again by it, and an
 // owner calls each step once, or once more for each failure.
-func (w *world) called(c a2a.Claim, scope string, failed bool) {
+func (w *world) called(c runs.Claim, scope string, failed bool) {
 	w.db.mu.Lock()
 	defer w.db.mu.Unlock()
 	key := fmt.Sprint(c.Root, " ", scope, " ", c.Epoch)
@@ -220,7 +222,7 @@ func (w *world) called(c a2a.Claim, scope string, failed bool) {
 
 // caller returns a context of a client.
 func caller(ctx context.Context, owner string) context.Context {
-	return a2a.WithCaller(ctx, a2a.Caller{Account: "acme", Principal: owner})
+	return identity.WithCaller(ctx, identity.Caller{Account: "acme", Principal: owner})
 }
 
 // message returns a request with a message.

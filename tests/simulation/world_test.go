@@ -11,8 +11,8 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 const (
@@ -293,7 +293,7 @@ func (w *world) open() string {
 		if len(w.db.logs[j.task]) == 0 {
 			continue // check reports it
 		}
-		t, _, err := w.db.Task(context.Background(), a2a.Key{Owner: "acme/" + j.owner, ID: j.task})
+		t, _, err := w.db.Task(context.Background(), runs.Key{Owner: "acme/" + j.owner, ID: j.task})
 		if err != nil {
 			return fmt.Sprintf("%s: %v", j.task, err)
 		}

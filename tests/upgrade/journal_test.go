@@ -7,8 +7,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -23,29 +23,29 @@ func TestP19_ViewsOfTheirJournals(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		runs := 0
+		seen := 0
 		for _, owner := range []string{"acme/ann", "acme/chief"} {
-			marks, err := s.Runs(t.Context(), owner, a2a.RunFilter{Ended: true})
+			marks, err := s.Runs(t.Context(), owner, runs.RunFilter{Ended: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, m := range marks {
-				page, err := s.Events(t.Context(), a2a.Key{Owner: owner, ID: m.Root}, 0, 10_000)
+				page, err := s.Events(t.Context(), runs.Key{Owner: owner, ID: m.Root}, 0, 10_000)
 				if err != nil {
 					t.Fatal(err)
 				}
 				agree(t, m.Root, page)
-				runs++
+				seen++
 			}
 		}
-		if runs < 80 {
-			t.Errorf("%d journals were read", runs)
+		if seen < 80 {
+			t.Errorf("%d journals were read", seen)
 		}
 	}
 }
 
 // agree folds a journal.
-func agree(t *testing.T, root string, page []a2a.Record) {
+func agree(t *testing.T, root string, page []runs.Record) {
 	t.Helper()
 	whole, outline, task := journal.New(root, journal.Whole), journal.New(root, journal.Outline), project.New(root, "")
 	for _, rec := range page {

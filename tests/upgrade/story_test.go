@@ -33,9 +33,9 @@ func (r run) name() string { return r.team + "/" + r.state }
 // over are the states of runs that have ended when their store is left.
 var over = []string{"completed", "failed", "canceled", "stopped", "dropped", "rejected", "hasty", "answered", "first", "second"}
 
-// runs are all runs of the stores, in the order in which they begin. What is under way
+// allRuns returns all runs of the stores, in the order in which they begin. What is under way
 // when its store is left begins last.
-func runs() (all []run) {
+func allRuns() (all []run) {
 	teams := []string{"rules", "router", "workflow", "coordinator", "async", "swarm", "broadcast", "route", "nested", "reviewed"}
 	for _, state := range []string{"completed", "failed", "canceled", "stopped", "dropped", "paused", "waiting", "running"} {
 		for _, team := range teams {
@@ -99,7 +99,7 @@ func (h *house) furnish() {
 	h.Helper()
 	must[*teamv1.CreateTeamResponse](h)(h.teams.CreateTeam(h.Context(), &teamv1.CreateTeamRequest{Form: &teamv1.CreateTeamRequest_Yaml{Yaml: stored}}))
 	h.board()
-	for _, r := range runs() {
+	for _, r := range allRuns() {
 		h.play(r)
 	}
 }

@@ -102,7 +102,7 @@ func (k kind) finishes(t *testing.T, file string) {
 	at := k.load(t, k.file)
 	c := newCast(t, file)
 	gates := map[string]*fakellm.Gate{}
-	for _, r := range runs() {
+	for _, r := range allRuns() {
 		if r.state == "halted" {
 			gates[r.name()] = c.hold(r)
 		}

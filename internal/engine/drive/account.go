@@ -7,13 +7,13 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/spending"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // openAccount opens the account of the run, and corrects what it has there to what is on record. If
-// the account has no limits, it does nothing. The error is agent.ErrFenced or a2a.ErrStorage.
+// the account has no limits, it does nothing. The error is agent.ErrFenced or runs.ErrStorage.
 func (d *drive) openAccount(ctx context.Context) error {
 	if d.Accounts == nil {
 		return nil
@@ -33,10 +33,10 @@ func (d *drive) openAccount(ctx context.Context) error {
 
 // accountError returns an error of the ledger as the drive reports it.
 func (d *drive) accountError(err error) error {
-	if errors.Is(err, agent.ErrFenced) || errors.Is(err, a2a.ErrStorage) {
+	if errors.Is(err, agent.ErrFenced) || errors.Is(err, runs.ErrStorage) {
 		return fmt.Errorf("account of %s: %w", d.claim.Root, err)
 	}
-	return fmt.Errorf("account of %s: %w: %w", d.claim.Root, a2a.ErrStorage, err)
+	return fmt.Errorf("account of %s: %w: %w", d.claim.Root, runs.ErrStorage, err)
 }
 
 // worksElsewhere reports whether the root's agent is on another server. What it may spend is then
@@ -85,6 +85,6 @@ func (d *drive) settleAccount(ctx context.Context, spent *teamv1.Spent, held age
 }
 
 // parked returns how the run is parked. What it holds of its account is what is on record.
-func (d *drive) parked(ctx context.Context) (a2a.Park, error) {
+func (d *drive) parked(ctx context.Context) (runs.Park, error) {
 	return d.park(), d.settleAccount(ctx, nil, spending.HeldOn(d.recorded))
 }

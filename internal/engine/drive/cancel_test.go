@@ -9,8 +9,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/fakeagent"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/team"
 	"github.com/agentteams/team-server/tests/rig"
@@ -164,7 +164,7 @@ func crashAfterCancel(t *testing.T, events int64) (ended bool) {
 	}}
 	done := make(chan error, 1)
 	go func() {
-		_, err := runner.Drive(t.Context(), a2a.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
+		_, err := runner.Drive(t.Context(), runs.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
 		done <- err
 	}()
 	s.until(t, 2, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })

@@ -7,7 +7,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/scripted"
 	"github.com/agentteams/team-server/pkg/team"
@@ -59,7 +60,7 @@ func crashPaused(t *testing.T, events int64) (ended bool) {
 		if claims == 0 {
 			dead.Journal, c.Journal = c.Journal, dead
 		}
-		done := make(chan a2a.Park, 1)
+		done := make(chan runs.Park, 1)
 		go func() {
 			park, err := all.runner().Drive(t.Context(), c)
 			if err != nil && !dead.dead.Load() {
@@ -67,7 +68,7 @@ func crashPaused(t *testing.T, events int64) (ended bool) {
 			}
 			done <- park
 		}()
-		var park a2a.Park
+		var park runs.Park
 		select {
 		case <-g.entered:
 			if !paused {
@@ -94,7 +95,7 @@ func crashPaused(t *testing.T, events int64) (ended bool) {
 			resumed = true
 			s.command(t, "resume", &teamv1.Commanded{Command: resumeIt})
 		case !answered:
-			q := a2a.RunOf(wantState(t, s.task(t), inputRequired).GetMetadata()).GetQuestions()[0]
+			q := project.RunOf(wantState(t, s.task(t), inputRequired).GetMetadata()).GetQuestions()[0]
 			answered = true
 			in := &teamv1.Inbound{Key: "answer", Scope: "1.2", Kind: &teamv1.Inbound_Answered{Answered: &teamv1.Answered{
 				Question: q.GetQuestion(), Message: agent.UserMessage("answer", "blue"),
@@ -153,14 +154,14 @@ func crashStopped(t *testing.T, events int64, force bool) (ended bool) {
 	j := &dying{Journal: c.Journal, at: func(ev *teamv1.Event) bool {
 		return (ev.GetCommanded() != nil || seen.Load() > 0) && seen.Add(1) > events
 	}}
-	done := make(chan a2a.Park, 1)
+	done := make(chan runs.Park, 1)
 	go func() {
-		park, _ := all.runner().Drive(t.Context(), a2a.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
+		park, _ := all.runner().Drive(t.Context(), runs.Claim{Root: c.Root, Epoch: c.Epoch, Journal: j})
 		done <- park
 	}()
 	<-g.entered
 	s.command(t, "stop", &teamv1.Commanded{Command: stopIt, Force: force})
-	var park a2a.Park
+	var park runs.Park
 	s.untilOr(t, done, &park, isCommand(stopIt))
 	g.open()
 	if <-done; j.dead.Load() {
@@ -170,11 +171,11 @@ func crashStopped(t *testing.T, events int64, force bool) (ended bool) {
 		}
 	}
 	task := wantState(t, s.task(t), canceled)
-	if len(task.GetArtifacts()) > 0 || a2a.RunOf(task.GetMetadata()).GetError().GetMessage() != "stopped" {
+	if len(task.GetArtifacts()) > 0 || project.RunOf(task.GetMetadata()).GetError().GetMessage() != "stopped" {
 		t.Errorf("the task is %v", task)
 	}
 	wantNothingBegan(t, s.events(t))
-	child, _, err := s.Task(t.Context(), a2a.Key{Owner: s.key.Owner, ID: s.key.ID + "~1.1"})
+	child, _, err := s.Task(t.Context(), runs.Key{Owner: s.key.Owner, ID: s.key.ID + "~1.1"})
 	if err != nil || len(child.GetArtifacts()) > 0 || child.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
 		t.Errorf("the child is %v, %v", child, err)
 	}

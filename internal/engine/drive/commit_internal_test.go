@@ -5,12 +5,12 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // impatient is a journal whose commits last longer than anybody waits.
-type impatient struct{ a2a.Journal }
+type impatient struct{ runs.Journal }
 
 func (impatient) Commit(ctx context.Context) error {
 	<-ctx.Done()
@@ -21,7 +21,7 @@ func (impatient) Commit(ctx context.Context) error {
 // after which the run would rest for a while.
 func TestS_24_ACancelDuringACommit(t *testing.T) {
 	stopped := false
-	d := &drive{claim: a2a.Claim{Root: "r", Journal: impatient{}}, cancel: func(error) { stopped = true }}
+	d := &drive{claim: runs.Claim{Root: "r", Journal: impatient{}}, cancel: func(error) { stopped = true }}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(agent.ErrCanceled)
 	if err := d.commit(ctx); !errors.Is(err, agent.ErrCanceled) || errors.Is(err, errJournal) || d.broken.Load() != nil || stopped {

@@ -8,7 +8,7 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/nesting"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -19,7 +19,7 @@ func checkDepth(ev *teamv1.Event) error {
 	if !tooDeep(a.GetParts(), a.GetMetadata()) && !slices.ContainsFunc(shown(ev), func(m *a2av1.Message) bool { return tooDeep(m.GetParts(), m.GetMetadata()) }) {
 		return nil
 	}
-	return agent.Errorf(agent.CodeInternal, a2a.ReasonInvalidAgentResponse, "the response of agent %q %s", agent.Excerpt(ev.GetAgent(), 128), nesting.Text)
+	return agent.Errorf(agent.CodeInternal, a2aerror.ReasonInvalidAgentResponse, "the response of agent %q %s", agent.Excerpt(ev.GetAgent(), 128), nesting.Text)
 }
 
 // shown returns the messages of an event that are shown by tasks: as an answer, a question or a status, or in the history

@@ -13,9 +13,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -28,7 +28,7 @@ type Tasks interface {
 	Begin(ctx context.Context, accepted *teamv1.Accepted) error
 	// Outcome returns how a task ended, with its reply as a message, or nil if it has not ended.
 	// The error is TASK_NOT_FOUND or the store's.
-	Outcome(ctx context.Context, k a2a.Key) (*teamv1.Ended, error)
+	Outcome(ctx context.Context, k runs.Key) (*teamv1.Ended, error)
 }
 
 var _ agent.Detacher = (*drive)(nil)
@@ -56,7 +56,7 @@ func (d *drive) Detach(ctx context.Context, s *teamv1.Spawned) error {
 		if !errors.As(err, &known) && len(acc.GetBudgets()) > 0 { // it may have begun, with this part
 			return d.journalError(err)
 		}
-		return errors.Join(a2a.StoreError(acc.GetTaskId(), err), purse.TakeBack(ctx, s.GetTaskId(), s.GetBudgets()))
+		return errors.Join(runs.StoreError(acc.GetTaskId(), err), purse.TakeBack(ctx, s.GetTaskId(), s.GetBudgets()))
 	}
 	return purse.Gave(ctx, s.GetTaskId(), part, s.GetBudgets())
 }
@@ -126,7 +126,7 @@ func (d *drive) settleBudgets(ctx context.Context, e *teamv1.Ended) (err error) 
 
 // Detached returns how a detached task ended, or nil if it has not. It implements agent.Detacher.
 func (d *drive) Detached(ctx context.Context, taskID string) (*teamv1.Ended, error) {
-	return d.Tasks.Outcome(ctx, a2a.Key{Owner: d.claim.Owner, ID: taskID})
+	return d.Tasks.Outcome(ctx, runs.Key{Owner: d.claim.Owner, ID: taskID})
 }
 
 // wakeLead tells the agent that detached this task how it ended, by beginning a task for that agent

@@ -8,15 +8,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/scripted"
 )
 
 // slowEnd is a journal that gives the end of the run its place only when it is committed,
 // as stores do that put on record before it what nobody has taken.
 type slowEnd struct {
-	a2a.Journal
+	runs.Journal
 	placing sync.WaitGroup
 }
 

@@ -10,8 +10,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/journal"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -26,25 +26,25 @@ const (
 // exchange returns what the run adds to its conversation if it ends with e. A run that succeeds
 // adds what each remembering agent was asked and what it answered. A run that fails adds the messages of the
 // user, why it failed, and the tool calls that it made. One that was rejected or canceled adds nothing.
-func (d *drive) exchange(e *teamv1.Ended) a2a.Exchange {
+func (d *drive) exchange(e *teamv1.Ended) runs.Exchange {
 	v := journal.New(d.claim.Root, journal.Whole)
 	v.Apply(&teamv1.Event{Agent: d.accepted.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: d.accepted}})
 	for _, ev := range d.recorded {
 		v.Apply(ev)
 	}
-	ex := a2a.Exchange{Task: v.Root}
+	ex := runs.Exchange{Task: v.Root}
 	switch {
 	case blocked(v.Top), e.GetOutcome() == teamv1.Outcome_OUTCOME_REJECTED, e.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED:
 	case e.GetError() != nil:
 		failed := agent.NewMessage("[This request was not completed: " + agent.Excerpt(e.GetError().GetReason()+": "+e.GetError().GetMessage(), maxFailure) + "]")
 		failed.MessageId = (&agent.Run{Root: v.Root}).ID(v.Top.Scope, "failed", 1)
-		ex.By = []a2a.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, failed, d.remembersTools)}}
+		ex.By = []runs.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, failed, d.remembersTools)}}
 	default:
 		answer := e.GetReply()
 		if ref := e.GetReplyRef(); ref > 0 {
 			answer = v.Text(ref)
 		}
-		ex.By = append(contributions(v), a2a.Contribution{Path: v.Top.Path, Messages: entries(v, v.Top, answer, d.remembersTools), State: state(v.Top)})
+		ex.By = append(contributions(v), runs.Contribution{Path: v.Top.Path, Messages: entries(v, v.Top, answer, d.remembersTools), State: state(v.Top)})
 	}
 	return ex
 }
@@ -56,7 +56,7 @@ func blocked(n *journal.Node) bool {
 
 // contributions returns what each remembering member that has answered adds to the conversation, in
 // the order in which they answered.
-func contributions(v *journal.View) []a2a.Contribution {
+func contributions(v *journal.View) []runs.Contribution {
 	var ended []*journal.Node
 	for _, n := range members(v.Top) {
 		if yes, _ := remembers(n); yes && n.End != nil && n.End.GetError() == nil {
@@ -64,11 +64,11 @@ func contributions(v *journal.View) []a2a.Contribution {
 		}
 	}
 	slices.SortFunc(ended, func(a, b *journal.Node) int { return cmp.Compare(a.EndSeq, b.EndSeq) })
-	var list []a2a.Contribution
+	var list []runs.Contribution
 	for _, n := range ended {
 		_, tools := remembers(n)
 		if s := state(n); len(n.Reply.GetParts())+len(s) > 0 {
-			list = append(list, a2a.Contribution{Path: n.Path, Messages: entries(v, n, n.Reply, tools), State: s})
+			list = append(list, runs.Contribution{Path: n.Path, Messages: entries(v, n, n.Reply, tools), State: s})
 		}
 	}
 	return list

@@ -16,9 +16,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/manager"
 	"github.com/agentteams/team-server/pkg/team"
@@ -143,7 +143,7 @@ func wantState(t *testing.T, task *a2av1.Task, state a2av1.TaskState) *a2av1.Tas
 
 // dying is a journal whose process dies at an event that is so.
 type dying struct {
-	a2a.Journal
+	runs.Journal
 	at   func(*teamv1.Event) bool
 	dead atomic.Bool
 }
@@ -168,22 +168,22 @@ func (j *dying) Commit(ctx context.Context) error {
 // single is a run that the test itself drives.
 type single struct {
 	*sqlstore.Store
-	key  a2a.Key
-	held a2a.Claim
+	key  runs.Key
+	held runs.Claim
 }
 
 func newSingle(t *testing.T, agentID string) *single {
 	t.Helper()
-	s := &single{Store: memstore.Open(t), key: a2a.Key{Owner: "acme/ann", ID: uuid.NewString()}}
+	s := &single{Store: memstore.Open(t), key: runs.Key{Owner: "acme/ann", ID: uuid.NewString()}}
 	acc := &teamv1.Accepted{TaskId: s.key.ID, Agent: agentID, Owner: s.key.Owner, Message: agent.UserMessage("m", "hi")}
-	if _, _, err := s.Create(t.Context(), a2a.New{Owner: s.key.Owner, Accepted: acc, MessageID: "m"}); err != nil {
+	if _, _, err := s.Create(t.Context(), runs.New{Owner: s.key.Owner, Accepted: acc, MessageID: "m"}); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 // take claims the run for the next process.
-func (s *single) take(t *testing.T) a2a.Claim {
+func (s *single) take(t *testing.T) runs.Claim {
 	t.Helper()
 	claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(1, nil))
 	if err != nil || len(claims) != 1 {
@@ -268,7 +268,7 @@ func isCommand(c teamv1.Commanded_Command) func(*teamv1.Event) bool {
 }
 
 // untilOr waits until an event is on record, or the drive has ended.
-func (s *single) untilOr(t *testing.T, done chan a2a.Park, park *a2a.Park, is func(*teamv1.Event) bool) {
+func (s *single) untilOr(t *testing.T, done chan runs.Park, park *runs.Park, is func(*teamv1.Event) bool) {
 	t.Helper()
 	wake, stop := s.Watch(s.key.ID)
 	defer stop()

@@ -11,7 +11,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -38,14 +38,14 @@ const (
 // agent.Memory and is safe for concurrent use.
 type memory struct {
 	ctx     context.Context // of the drive; recall has no context of its own
-	from    a2a.Conversations
-	thread  a2a.Thread
+	from    runs.Conversations
+	thread  runs.Thread
 	account string // that has made the run's agent by the API; part of the keys of paths, see key
 	upTo    int64  // position up to which the conversation is read; 0 means that it is empty
 
 	mu     sync.Mutex
-	paths  map[string]a2a.Recollection // guarded by mu
-	faults []memoryFault               // not yet recorded; guarded by mu
+	paths  map[string]runs.Recollection // guarded by mu
+	faults []memoryFault                // not yet recorded; guarded by mu
 }
 
 // memoryFault is a history that could not be read, and why.
@@ -54,7 +54,7 @@ type memoryFault struct {
 	err  error
 }
 
-// errUnread is the fault of every path if the position in the conversation is a2a.Unread.
+// errUnread is the fault of every path if the position in the conversation is runs.Unread.
 var errUnread = errors.New("its position could not be read when the run was accepted")
 
 // remembering gives the run its memory. Without a conversation or a store for it, the run has none.
@@ -68,8 +68,8 @@ func (d *drive) remembering(ctx context.Context) {
 		return
 	}
 	d.memory = &memory{
-		ctx: ctx, from: d.Conversations, upTo: c.GetHistory(), paths: map[string]a2a.Recollection{},
-		thread: a2a.Thread{Owner: d.accepted.GetOwner(), ContextID: c.GetContextId()}, account: d.accepted.GetPins().GetAccounts()[d.accepted.GetAgent()],
+		ctx: ctx, from: d.Conversations, upTo: c.GetHistory(), paths: map[string]runs.Recollection{},
+		thread: runs.Thread{Owner: d.accepted.GetOwner(), ContextID: c.GetContextId()}, account: d.accepted.GetPins().GetAccounts()[d.accepted.GetAgent()],
 	}
 	d.run.Memory = d.memory
 }
@@ -82,7 +82,7 @@ func (m *memory) State(path string) map[string]*structpb.Value { return m.recall
 
 // recall returns what a path remembers. If that cannot be read, it is empty for the rest of the run
 // and a fault is kept for the journal, so that a later drive uses the same empty history.
-func (m *memory) recall(path string) a2a.Recollection {
+func (m *memory) recall(path string) runs.Recollection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, known := m.paths[path]
@@ -93,13 +93,13 @@ func (m *memory) recall(path string) a2a.Recollection {
 		return r // the result would not be used
 	}
 	err := errUnread
-	if m.upTo != a2a.Unread {
+	if m.upTo != runs.Unread {
 		ctx, cancel := context.WithTimeout(m.ctx, recallTime)
 		defer cancel()
 		r, err = m.from.Recall(ctx, m.thread, m.key(path), m.upTo)
 	}
 	if err != nil {
-		r = a2a.Recollection{}
+		r = runs.Recollection{}
 		m.faults = append(m.faults, memoryFault{path, err})
 	}
 	m.paths[path] = r
@@ -114,7 +114,7 @@ func (m *memory) key(path string) string { return agent.KeyOf(m.account, path) }
 func (m *memory) missing(path string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.paths[path] = a2a.Recollection{}
+	m.paths[path] = runs.Recollection{}
 }
 
 // told returns the faults since the last call.

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // TestP19_EventOfALaterVersion: a run with an event that this version cannot read is not driven, and nothing is
@@ -26,8 +26,8 @@ func TestP19_EventOfALaterVersion(t *testing.T) {
 	}
 	before := len(s.events(t))
 	s.die(t)
-	if _, err := all.runner().Drive(t.Context(), s.take(t)); !errors.Is(err, a2a.ErrNewer) {
-		t.Errorf("%v, want %v", err, a2a.ErrNewer)
+	if _, err := all.runner().Drive(t.Context(), s.take(t)); !errors.Is(err, runs.ErrNewer) {
+		t.Errorf("%v, want %v", err, runs.ErrNewer)
 	}
 	if after := len(s.events(t)); after != before {
 		t.Errorf("%d events were appended", after-before)

@@ -7,8 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/inflight"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -23,8 +24,8 @@ const (
 
 // room reserves memory for the recorded events of a claimed run. If the account has no free memory, it returns a Park
 // instead, with the time of the next try.
-func (r *Runner) room(ctx context.Context, c a2a.Claim) (*inflight.Hold, *a2a.Park, error) {
-	room, err := r.Memory.Wait(ctx, inflight.Run, a2a.AccountOf(c.Owner), c.Bytes*inflight.OfRun, roomPatience)
+func (r *Runner) room(ctx context.Context, c runs.Claim) (*inflight.Hold, *runs.Park, error) {
+	room, err := r.Memory.Wait(ctx, inflight.Run, identity.AccountOf(c.Owner), c.Bytes*inflight.OfRun, roomPatience)
 	switch {
 	case err == nil:
 		return room, nil, nil
@@ -35,7 +36,7 @@ func (r *Runner) room(ctx context.Context, c a2a.Claim) (*inflight.Hold, *a2a.Pa
 	if r.Clock != nil {
 		now = r.Clock
 	}
-	return nil, &a2a.Park{Until: now().Add(roomRetry)}, nil
+	return nil, &runs.Park{Until: now().Add(roomRetry)}, nil
 }
 
 // grow counts a recorded event that the run keeps.

@@ -23,8 +23,8 @@ import (
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/newer"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/spending"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -38,7 +38,7 @@ type Runner struct {
 	// Tasks begins the tasks that runs detach. If nil, runs cannot detach tasks.
 	Tasks Tasks
 	// Conversations stores what agents remember of a conversation. If nil, they remember nothing.
-	Conversations a2a.Conversations
+	Conversations runs.Conversations
 	// Accounts are the limits of accounts. If nil, accounts have no limits.
 	Accounts *account.Accounts
 	// Shares are the budgets that runs of the same message share. If nil, each run has budgets of its own.
@@ -57,23 +57,23 @@ type Runner struct {
 
 // Drive continues a claimed run from its recorded events until it ends, waits for people, or ctx
 // ends. In the last case it returns the cause of ctx (agent.ErrShutdown or agent.ErrFenced) and
-// records no end. a2a.ErrNewer means that only a later version of the program can drive the run. Any other error means that the journal could not be read or written, or that the
+// records no end. runs.ErrNewer means that only a later version of the program can drive the run. Any other error means that the journal could not be read or written, or that the
 // definition of the agent could not be read.
-func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+func (r *Runner) Drive(ctx context.Context, c runs.Claim) (runs.Park, error) {
 	room, later, err := r.room(ctx, c)
 	if err != nil || later != nil {
-		return *cmp.Or(later, &a2a.Park{}), err
+		return *cmp.Or(later, &runs.Park{}), err
 	}
 	defer room.Release()
 	events, err := c.Journal.Load(ctx)
 	if err != nil {
-		return a2a.Park{}, fmt.Errorf("load the journal of %s: %w", c.Root, err)
+		return runs.Park{}, fmt.Errorf("load the journal of %s: %w", c.Root, err)
 	}
 	if len(events) == 0 || events[0].GetAccepted() == nil {
-		return a2a.Park{}, fmt.Errorf("journal of %s does not begin with Accepted", c.Root)
+		return runs.Park{}, fmt.Errorf("journal of %s does not begin with Accepted", c.Root)
 	}
 	if i := slices.IndexFunc(events, func(ev *teamv1.Event) bool { return ev.GetKind() == nil && newer.Has(ev) }); i >= 0 {
-		return a2a.Park{}, fmt.Errorf("event %d of %s: %w", events[i].GetSeq(), c.Root, a2a.ErrNewer)
+		return runs.Park{}, fmt.Errorf("event %d of %s: %w", events[i].GetSeq(), c.Root, runs.ErrNewer)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -91,10 +91,10 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	}
 	d.remembering(ctx)
 	if d.replay(events) {
-		return a2a.Park{Done: true}, nil
+		return runs.Park{Done: true}, nil
 	}
 	if err := d.openAccount(ctx); err != nil {
-		return a2a.Park{}, err
+		return runs.Park{}, err
 	}
 	defer d.account.Close()
 	if from := lastReplica(events); from != "" && from != d.Replica {
@@ -102,7 +102,7 @@ func (r *Runner) Drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	}
 	if d.sharesBudgets() {
 		if _, err := d.openPurse(ctx, d.recorded); err != nil {
-			return a2a.Park{}, err
+			return runs.Park{}, err
 		}
 	}
 	d.resumed, d.budget = d.summary.Started, d.envelope()
@@ -128,7 +128,7 @@ func lastReplica(events []*teamv1.Event) string {
 // drive is the work on one claim of a run.
 type drive struct {
 	Runner
-	claim    a2a.Claim
+	claim    runs.Claim
 	accepted *teamv1.Accepted
 	run      *agent.Run
 	budget   *spending.Budget    // what is left of the caller's limits; nil means no limit
@@ -231,9 +231,9 @@ func (d *drive) isOpen(question string) bool {
 }
 
 // serve calls the agent until the run has ended or is parked.
-func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
+func (d *drive) serve(ctx context.Context) (runs.Park, error) {
 	if err := d.begin(ctx); broke(err) {
-		return a2a.Park{}, err
+		return runs.Park{}, err
 	}
 	for {
 		took, err := d.takeInputs(ctx)
@@ -241,7 +241,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 			err = d.obeyHalts(ctx)
 		}
 		if broke(err) {
-			return a2a.Park{}, err
+			return runs.Park{}, err
 		}
 		d.cancelIfStopped()
 		switch {
@@ -251,7 +251,7 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 				return d.parked(ctx)
 			}
 			if err = d.wait(ctx); broke(err) {
-				return a2a.Park{}, err
+				return runs.Park{}, err
 			}
 			if err == nil {
 				continue
@@ -260,32 +260,32 @@ func (d *drive) serve(ctx context.Context) (a2a.Park, error) {
 			return d.parked(ctx)
 		}
 		if d.lapsed && !d.canceled {
-			return a2a.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
+			return runs.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
 		}
 		resumed := d.run.Resumed()
 		err = d.process(ctx)
 		if broken := d.broken.Load(); broken != nil {
-			return a2a.Park{}, *broken
+			return runs.Park{}, *broken
 		}
 		if cause := context.Cause(ctx); errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) {
-			return a2a.Park{}, cause
+			return runs.Park{}, cause
 		}
 		held := d.run.PausedSince(resumed)
 		if d.reply != nil || err != nil || len(d.questions()) == 0 && !held {
-			return a2a.Park{Done: true}, d.finish(ctx, err)
+			return runs.Park{Done: true}, d.finish(ctx, err)
 		}
 		if held && (!d.run.Paused() || d.stopAt() > 0) { // the held steps continue, or are canceled by the stop
 			continue
 		}
 		if err := d.wait(ctx); broke(err) {
-			return a2a.Park{}, err
+			return runs.Park{}, err
 		}
 	}
 }
 
 // broke reports whether an error ends the drive at once. The error of a full journal does not,
 // because such a journal still accepts the ends of open steps.
-func broke(err error) bool { return err != nil && !errors.Is(err, a2a.ErrLimit) }
+func broke(err error) bool { return err != nil && !errors.Is(err, runs.ErrLimit) }
 
 // errJournal is wrapped by errors of the journal that end the drive.
 var errJournal = errors.New("journal")
@@ -336,7 +336,7 @@ func (d *drive) put(ctx context.Context, events ...*teamv1.Event) error {
 // error that the drive reports. If the journal is full, the drive continues until open steps have
 // ended.
 func (d *drive) journalError(err error) error {
-	if errors.Is(err, a2a.ErrLimit) { // open steps still get their ends
+	if errors.Is(err, runs.ErrLimit) { // open steps still get their ends
 		err = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run's journal has reached its maximum size").Because(err)
 		d.cancel(err)
 		return err
@@ -508,8 +508,8 @@ func (d *drive) wait(ctx context.Context) error {
 
 // park returns how the run is parked: until the earliest expiry of an open question, also while it
 // is paused, or without a time if no question expires.
-func (d *drive) park() a2a.Park {
-	p := a2a.Park{Halts: d.halting.parks(d.pausedBy() > 0)}
+func (d *drive) park() runs.Park {
+	p := runs.Park{Halts: d.halting.parks(d.pausedBy() > 0)}
 	for _, q := range d.questions() {
 		if at := expires(q); at.Unix() > 0 && (p.Until.IsZero() || at.Before(p.Until)) {
 			p.Until = at

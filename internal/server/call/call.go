@@ -21,11 +21,14 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/tracing"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -168,8 +171,8 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 	if err := c.in.checkVersion(); err != nil && !c.in.V03 && !c.in.Open {
 		return nil, err
 	}
-	if c.in.Settings.GetProtocol().GetRequireTeamRun() && !c.in.translated && isA2A(c.method) && !slices.Contains(c.in.extensions, a2a.TeamRunURI) {
-		return nil, a2a.ExtensionSupportRequired(a2a.TeamRunURI)
+	if c.in.Settings.GetProtocol().GetRequireTeamRun() && !c.in.translated && isA2A(c.method) && !slices.Contains(c.in.extensions, project.TeamRunURI) {
+		return nil, a2aerror.ExtensionSupportRequired(project.TeamRunURI)
 	}
 	levels, err := c.in.levels()
 	if err != nil {
@@ -179,7 +182,7 @@ func (c *call) check(ctx context.Context, req proto.Message) (context.Context, e
 		return nil, err
 	}
 	if c.in.Caller != nil {
-		ctx = a2a.WithCaller(ctx, *c.in.Caller)
+		ctx = identity.WithCaller(ctx, *c.in.Caller)
 	}
 	if trace := c.span.Record(c.in.trace); trace != nil {
 		ctx = a2a.WithTrace(ctx, trace)
@@ -207,13 +210,13 @@ func (c *call) endCount() {
 
 // permitted returns PERMISSION_DENIED if the caller may not make the call.
 func (c *call) permitted() error {
-	var have a2a.Permissions
+	var have identity.Permissions
 	if c.in.Caller != nil {
 		have = c.in.Caller.Permissions
 	}
 	if lacks := needs(c.method) &^ have; lacks != 0 {
 		c.recordDenied()
-		return a2a.Denied(lacks)
+		return identity.Denied(lacks)
 	}
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/agentteams/team-server/internal/feed"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // held is the memory that a call holds. A nil *held holds nothing and has no limit. It is safe for concurrent use.
@@ -32,7 +32,7 @@ func (s *Chain) Hold(in *Inbound, stops bool) {
 	if s.config.Memory == nil || in.Caller == nil {
 		return
 	}
-	in.Held = &held{budget: s.config.Memory, account: in.Caller.Account, granted: stops || in.Caller.May(a2a.PermissionAdmin), stops: stops}
+	in.Held = &held{budget: s.config.Memory, account: in.Caller.Account, granted: stops || in.Caller.May(identity.PermissionAdmin), stops: stops}
 }
 
 // arriving is how long a message waits for memory before it is refused.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/auth"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -35,14 +35,14 @@ func (s *Chain) Identify(ctx context.Context, in *Inbound, keyless bool) error {
 
 // identify returns the caller of a call. Without authentication every caller is local/local, which
 // has all permissions and every role.
-func (s *Chain) identify(in *Inbound) (a2a.Caller, error) {
+func (s *Chain) identify(in *Inbound) (identity.Caller, error) {
 	if s.config.Auth != nil {
 		return s.config.Auth.Authenticate(in.request(false))
 	}
 	if len(in.Authorization) > 1 {
-		return a2a.Caller{}, unauthenticated("more than one authorization header; send one")
+		return identity.Caller{}, unauthenticated("more than one authorization header; send one")
 	}
-	return a2a.Caller{Account: "local", Principal: "local", Permissions: a2a.EveryPermission, EveryRole: true}, nil
+	return identity.Caller{Account: "local", Principal: "local", Permissions: identity.EveryPermission, EveryRole: true}, nil
 }
 
 // request returns what the caller has shown of itself.

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/agentteams/team-server/internal/a2av03"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -41,7 +43,7 @@ type Inbound struct {
 	Addr     netip.Addr         // of the caller; the zero address if unknown
 	Peer     net.Addr           // of the connection over gRPC
 	Base     string             // URL that the caller used, as reported by a trusted proxy; "" if unknown
-	Caller   *a2a.Caller
+	Caller   *identity.Caller
 	// Authorization and TLS are what the caller has shown of itself.
 	Authorization []string
 	TLS           *tls.ConnectionState
@@ -121,7 +123,7 @@ func InboundOf(ctx context.Context) *Inbound {
 func (in *Inbound) Activated() string {
 	var known []string
 	for _, uri := range in.extensions {
-		if uri == a2a.TeamRunURI || uri == a2a.RoutingURI {
+		if uri == project.TeamRunURI || uri == project.RoutingURI {
 			known = append(known, uri)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/settings"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -31,7 +31,7 @@ func (s *Chain) Count(in *Inbound) error {
 	if in.Caller == nil {
 		return nil
 	}
-	if !in.Caller.May(a2a.PermissionAdmin) {
+	if !in.Caller.May(identity.PermissionAdmin) {
 		if err := s.calls.check(*in.Caller); err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (s *Chain) Count(in *Inbound) error {
 // Occupy counts a call that is worked on until leave is called, which must be once. The error is INSUFFICIENT_RESOURCES.
 // Calls of operators are not counted.
 func (s *Chain) Occupy(in *Inbound) (leave func(), err error) {
-	if in.Caller == nil || in.Caller.May(a2a.PermissionAdmin) {
+	if in.Caller == nil || in.Caller.May(identity.PermissionAdmin) {
 		return func() {}, nil
 	}
 	who := *in.Caller
@@ -61,7 +61,7 @@ func (s *Chain) Occupy(in *Inbound) (leave func(), err error) {
 // OccupyToAsk is like Occupy for a call that waits until its caller makes a further one. It is refused if it would take the
 // last call that the caller may make, because the answer could then never come.
 func (s *Chain) OccupyToAsk(in *Inbound) (leave func(), err error) {
-	if leave, err = s.Occupy(in); err != nil || in.Caller == nil || in.Caller.May(a2a.PermissionAdmin) {
+	if leave, err = s.Occupy(in); err != nil || in.Caller == nil || in.Caller.May(identity.PermissionAdmin) {
 		return leave, err
 	}
 	if err = s.calls.check(*in.Caller); err != nil {
@@ -104,13 +104,13 @@ func (c *calls) refusalLocked(most int) error {
 
 // check returns the refusal if a caller may not have a further call. Most requests to an overloaded server
 // end here, before their bodies are read.
-func (c *calls) check(who a2a.Caller) error {
+func (c *calls) check(who identity.Caller) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.checkLocked(who)
 }
 
-func (c *calls) checkLocked(who a2a.Caller) error {
+func (c *calls) checkLocked(who identity.Caller) error {
 	most := int(c.settings.Load().GetLimits().GetMaxCalls())
 	forAccount := shareFactor*(most-c.all) - c.open[who.Account]
 	if forAccount <= 0 || c.open[who.Owner()] >= shareFactor*forAccount {
@@ -120,7 +120,7 @@ func (c *calls) checkLocked(who a2a.Caller) error {
 }
 
 // enter counts a call, or returns the refusal. The caller must call leave if the error is nil.
-func (c *calls) enter(who a2a.Caller) error {
+func (c *calls) enter(who identity.Caller) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.checkLocked(who); err != nil {
@@ -134,7 +134,7 @@ func (c *calls) enter(who a2a.Caller) error {
 }
 
 // leave counts the end of a call.
-func (c *calls) leave(who a2a.Caller) {
+func (c *calls) leave(who identity.Caller) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--

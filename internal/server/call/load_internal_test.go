@@ -6,16 +6,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/settings"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestP21_CallsAreShared: however many calls a principal and an account hold, another principal of the account
 // gets one, and so does another account. What ends makes room.
 func TestP21_CallsAreShared(t *testing.T) {
 	c := newCalls(settings.Of(nil))
-	ann, bob, eve := a2a.Caller{Account: "acme", Principal: "ann"}, a2a.Caller{Account: "acme", Principal: "bob"}, a2a.Caller{Account: "other", Principal: "eve"}
-	fill := func(who a2a.Caller) (n int) {
+	ann, bob, eve := identity.Caller{Account: "acme", Principal: "ann"}, identity.Caller{Account: "acme", Principal: "bob"}, identity.Caller{Account: "other", Principal: "eve"}
+	fill := func(who identity.Caller) (n int) {
 		for c.enter(who) == nil {
 			n++
 		}
@@ -38,7 +38,7 @@ func TestP21_CallsAreShared(t *testing.T) {
 	}
 	s := &Chain{calls: newCalls(settings.Of(&teamv1.ServerSettings{Limits: &teamv1.LimitSettings{MaxCalls: proto.Int32(1)}}))}
 	_ = s.calls.enter(ann)
-	operator := a2a.Caller{Account: "acme", Principal: "root", Permissions: a2a.EveryPermission}
+	operator := identity.Caller{Account: "acme", Principal: "root", Permissions: identity.EveryPermission}
 	if s.Count(&Inbound{Caller: &ann}) == nil || s.Count(&Inbound{Caller: &operator}) != nil {
 		t.Error("the operator is refused, or others are not")
 	}

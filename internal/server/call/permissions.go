@@ -3,98 +3,98 @@ package call
 import (
 	"maps"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // permissions holds what a caller of each method needs, on every binding. A method that is not listed
 // needs all permissions. Methods check further what depends on the request, such as the account.
-var permissions = map[string]a2a.Permissions{
+var permissions = map[string]identity.Permissions{
 	// A2AService
-	"SendMessage":                      a2a.PermissionCall,
-	"SendStreamingMessage":             a2a.PermissionCall,
-	"GetTask":                          a2a.PermissionRead,
-	"ListTasks":                        a2a.PermissionRead,
-	"CancelTask":                       a2a.PermissionCall,
-	"SubscribeToTask":                  a2a.PermissionRead,
-	"CreateTaskPushNotificationConfig": a2a.PermissionCall,
-	"GetTaskPushNotificationConfig":    a2a.PermissionRead,
-	"ListTaskPushNotificationConfigs":  a2a.PermissionRead,
-	"DeleteTaskPushNotificationConfig": a2a.PermissionCall,
-	"GetExtendedAgentCard":             a2a.PermissionRead,
+	"SendMessage":                      identity.PermissionCall,
+	"SendStreamingMessage":             identity.PermissionCall,
+	"GetTask":                          identity.PermissionRead,
+	"ListTasks":                        identity.PermissionRead,
+	"CancelTask":                       identity.PermissionCall,
+	"SubscribeToTask":                  identity.PermissionRead,
+	"CreateTaskPushNotificationConfig": identity.PermissionCall,
+	"GetTaskPushNotificationConfig":    identity.PermissionRead,
+	"ListTaskPushNotificationConfigs":  identity.PermissionRead,
+	"DeleteTaskPushNotificationConfig": identity.PermissionCall,
+	"GetExtendedAgentCard":             identity.PermissionRead,
 	// HTTP only: the card of an agent, and a part of a task
 	"AgentCard": 0,
-	"GetPart":   a2a.PermissionRead,
+	"GetPart":   identity.PermissionRead,
 	// AgentService
-	"Info":          a2a.PermissionRead,
-	"Process":       a2a.PermissionCall,
-	"ProcessStream": a2a.PermissionCall,
-	"Cancel":        a2a.PermissionCall,
-	"HealthCheck":   a2a.PermissionRead,
+	"Info":          identity.PermissionRead,
+	"Process":       identity.PermissionCall,
+	"ProcessStream": identity.PermissionCall,
+	"Cancel":        identity.PermissionCall,
+	"HealthCheck":   identity.PermissionRead,
 	// TeamService
-	"CreateTeam":    a2a.PermissionManage,
-	"GetTeam":       a2a.PermissionRead,
-	"ListTeams":     a2a.PermissionRead,
-	"UpdateTeam":    a2a.PermissionManage,
-	"DeleteTeam":    a2a.PermissionManage,
-	"GetTeamStatus": a2a.PermissionRead,
+	"CreateTeam":    identity.PermissionManage,
+	"GetTeam":       identity.PermissionRead,
+	"ListTeams":     identity.PermissionRead,
+	"UpdateTeam":    identity.PermissionManage,
+	"DeleteTeam":    identity.PermissionManage,
+	"GetTeamStatus": identity.PermissionRead,
 	// RegistryService
-	"RegisterAgent":   a2a.PermissionManage,
-	"GetAgent":        a2a.PermissionRead,
-	"ListAgents":      a2a.PermissionRead,
-	"UpdateAgent":     a2a.PermissionManage,
-	"UnregisterAgent": a2a.PermissionManage,
+	"RegisterAgent":   identity.PermissionManage,
+	"GetAgent":        identity.PermissionRead,
+	"ListAgents":      identity.PermissionRead,
+	"UpdateAgent":     identity.PermissionManage,
+	"UnregisterAgent": identity.PermissionManage,
 	// MonitorService
-	"FindTasks":      a2a.PermissionRead,
-	"RetryTask":      a2a.PermissionCall,
-	"WatchTeam":      a2a.PermissionRead,
-	"WatchTask":      a2a.PermissionRead,
-	"GetTrace":       a2a.PermissionRead,
-	"ListQuestions":  a2a.PermissionRead,
-	"AnswerQuestion": a2a.PermissionAnswer,
-	"ListCosts":      a2a.PermissionRead,
+	"FindTasks":      identity.PermissionRead,
+	"RetryTask":      identity.PermissionCall,
+	"WatchTeam":      identity.PermissionRead,
+	"WatchTask":      identity.PermissionRead,
+	"GetTrace":       identity.PermissionRead,
+	"ListQuestions":  identity.PermissionRead,
+	"AnswerQuestion": identity.PermissionAnswer,
+	"ListCosts":      identity.PermissionRead,
 	// CollaborationService
-	"StartCollaboration":     a2a.PermissionCall,
-	"GetCollaborationStatus": a2a.PermissionRead,
-	"ListCollaborations":     a2a.PermissionRead,
-	"PauseCollaboration":     a2a.PermissionCall,
-	"ResumeCollaboration":    a2a.PermissionCall,
-	"StopCollaboration":      a2a.PermissionCall,
+	"StartCollaboration":     identity.PermissionCall,
+	"GetCollaborationStatus": identity.PermissionRead,
+	"ListCollaborations":     identity.PermissionRead,
+	"PauseCollaboration":     identity.PermissionCall,
+	"ResumeCollaboration":    identity.PermissionCall,
+	"StopCollaboration":      identity.PermissionCall,
 	// BoardService
-	"AddWorkItem":      a2a.PermissionCall,
-	"GetWorkItem":      a2a.PermissionRead,
-	"ListWorkItems":    a2a.PermissionRead,
-	"UpdateWorkItem":   a2a.PermissionCall,
-	"ClaimWorkItem":    a2a.PermissionCall,
-	"CompleteWorkItem": a2a.PermissionCall,
-	"FailWorkItem":     a2a.PermissionCall,
-	"CancelWorkItem":   a2a.PermissionCall,
-	"PostMessage":      a2a.PermissionCall,
-	"ListMessages":     a2a.PermissionRead,
-	"AckMessages":      a2a.PermissionCall,
+	"AddWorkItem":      identity.PermissionCall,
+	"GetWorkItem":      identity.PermissionRead,
+	"ListWorkItems":    identity.PermissionRead,
+	"UpdateWorkItem":   identity.PermissionCall,
+	"ClaimWorkItem":    identity.PermissionCall,
+	"CompleteWorkItem": identity.PermissionCall,
+	"FailWorkItem":     identity.PermissionCall,
+	"CancelWorkItem":   identity.PermissionCall,
+	"PostMessage":      identity.PermissionCall,
+	"ListMessages":     identity.PermissionRead,
+	"AckMessages":      identity.PermissionCall,
 	// AccountService
-	"SetAccountLimits": a2a.PermissionAdmin,
-	"GetAccount":       a2a.PermissionRead,
-	"ListAccounts":     a2a.PermissionAdmin,
+	"SetAccountLimits": identity.PermissionAdmin,
+	"GetAccount":       identity.PermissionRead,
+	"ListAccounts":     identity.PermissionAdmin,
 	// KeyService
-	"CreateKey": a2a.PermissionAdmin,
-	"ListKeys":  a2a.PermissionAdmin,
-	"RevokeKey": a2a.PermissionAdmin,
+	"CreateKey": identity.PermissionAdmin,
+	"ListKeys":  identity.PermissionAdmin,
+	"RevokeKey": identity.PermissionAdmin,
 	// AuditService
-	"ListAudit":   a2a.PermissionAdmin,
-	"VerifyAudit": a2a.PermissionAdmin,
+	"ListAudit":   identity.PermissionAdmin,
+	"VerifyAudit": identity.PermissionAdmin,
 	// HaltService
-	"Halt":      a2a.PermissionHalt,
-	"Resume":    a2a.PermissionHalt,
-	"ListHalts": a2a.PermissionHalt,
+	"Halt":      identity.PermissionHalt,
+	"Resume":    identity.PermissionHalt,
+	"ListHalts": identity.PermissionHalt,
 }
 
 // needs returns the permissions that a caller of a method needs.
-func needs(method string) a2a.Permissions {
+func needs(method string) identity.Permissions {
 	if p, ok := permissions[method]; ok {
 		return p
 	}
-	return a2a.EveryPermission
+	return identity.EveryPermission
 }
 
 // MethodPermissions returns what a caller of each method needs, by the name of the method.
-func MethodPermissions() map[string]a2a.Permissions { return maps.Clone(permissions) }
+func MethodPermissions() map[string]identity.Permissions { return maps.Clone(permissions) }

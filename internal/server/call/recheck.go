@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 )
 
 // rechecks are the calls that last, whose callers are checked again until they end. The zero value
@@ -82,7 +82,7 @@ func (s *Chain) Still(in *Inbound) error {
 }
 
 // again authenticates the caller of a call once more.
-func (s *Chain) again(in *Inbound) (a2a.Caller, error) {
+func (s *Chain) again(in *Inbound) (identity.Caller, error) {
 	who, err := s.config.Auth.Authenticate(in.request(true))
 	if err == nil && who.Owner() != in.Caller.Owner() {
 		err = unauthenticated("the credentials of this call belong to another caller by now; call again")
@@ -98,11 +98,11 @@ func (c *call) still() error {
 		return err
 	}
 	used := needs(c.method)
-	if used&a2a.PermissionRead != 0 {
-		used |= a2a.PermissionWatch
+	if used&identity.PermissionRead != 0 {
+		used |= identity.PermissionWatch
 	}
 	if lost := used & c.in.Caller.Permissions &^ who.Permissions; lost != 0 {
-		return a2a.Denied(lost)
+		return identity.Denied(lost)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config/source"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -53,7 +53,7 @@ type unknownKeys struct {
 	// fields returns the fields of a message by accepted key, and the keys to suggest in
 	// errors.
 	fields func(protoreflect.MessageDescriptor) (by map[string]protoreflect.FieldDescriptor, named []string)
-	found  []a2a.Violation
+	found  []agent.Violation
 }
 
 // jsonNames returns the keys of ProtoJSON: each field in camel case and as in the proto
@@ -101,7 +101,7 @@ func (u *unknownKeys) object(o map[string]any, at string, d protoreflect.Message
 			return
 		case fd == nil:
 			key = fmt.Sprintf("%.64s", key)
-			u.found = append(u.found, a2a.Violation{Field: at + key, Description: "is unknown; " + source.Suggest(key, named)})
+			u.found = append(u.found, agent.Violation{Field: at + key, Description: "is unknown; " + source.Suggest(key, named)})
 		case fd.Message() != nil && !fd.IsMap() && fd.Message().ParentFile().Package() != "google.protobuf":
 			u.check(o[key], at+key, fd.Message())
 		}
@@ -112,7 +112,7 @@ func (u *unknownKeys) err() error {
 	if len(u.found) == 0 {
 		return nil
 	}
-	e := a2a.Invalid(u.found...)
+	e := a2aerror.Invalid(u.found...)
 	e.Reason = agent.ReasonInvalidTeamConfig
 	return e
 }

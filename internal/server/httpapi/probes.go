@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // serveHealthz reports that the process is alive.
@@ -24,8 +24,8 @@ func (s *pages) serveReadyz(w http.ResponseWriter, _ *http.Request, _ map[string
 // unready returns the public error for a server that is not ready. The only reason that it
 // discloses is that the store rejects writes.
 func unready(err error) error {
-	if errors.Is(err, a2a.ErrStorage) {
-		return errors.New("not ready: " + a2a.ErrStorage.Error())
+	if errors.Is(err, runs.ErrStorage) {
+		return errors.New("not ready: " + runs.ErrStorage.Error())
 	}
 	return errors.New("not ready")
 }

@@ -15,7 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
+	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // operation is what a route of an RPC takes in its query.
@@ -130,17 +131,17 @@ func unknownParameters(query url.Values, known []string, takes func(string) bool
 	if len(known) > 0 {
 		instead = "known ones: " + strings.Join(known, ", ")
 	}
-	var faults []a2a.Violation
+	var faults []agent.Violation
 	for name := range query {
 		if !takes(name) && !strings.EqualFold(name, "a2a-version") {
-			faults = append(faults, a2a.Violation{Field: fmt.Sprintf("%.64s", name), Description: "is not a known query parameter; " + instead})
+			faults = append(faults, agent.Violation{Field: fmt.Sprintf("%.64s", name), Description: "is not a known query parameter; " + instead})
 		}
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	slices.SortFunc(faults, func(a, b a2a.Violation) int { return strings.Compare(a.Field, b.Field) })
-	return a2a.Invalid(faults[:min(len(faults), maxUnknown)]...)
+	slices.SortFunc(faults, func(a, b agent.Violation) int { return strings.Compare(a.Field, b.Field) })
+	return a2aerror.Invalid(faults[:min(len(faults), maxUnknown)]...)
 }
 
 // camel returns the JSON name of a field.

@@ -18,6 +18,7 @@ import (
 	"github.com/agentteams/team-server/internal/server/service"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 )
 
 // This file serves A2A 0.3 over JSON-RPC: the same calls as in 1.0, with other method names
@@ -96,7 +97,7 @@ func (s *API) refusedV03(in *call.Inbound, method string) *status.Status {
 	return wire.NotServed("A2A 0.3 has no method %.64q; the request has A2A-Version 0.3", method)
 }
 
-func v03DisabledError() *a2a.Error {
+func v03DisabledError() *a2aerror.Error {
 	e := a2a.VersionNotSupported(a2av03.Version)
 	e.Message = v03Disabled
 	return e
@@ -232,7 +233,7 @@ func pushOf(tasks a2av1.A2AServiceClient, ctx context.Context, req *a2av1.GetTas
 		return nil, err
 	}
 	if len(list.GetConfigs()) == 0 {
-		return nil, wire.Status(a2a.TaskNotFound(req.GetTaskId())).Err()
+		return nil, wire.Status(a2aerror.TaskNotFound(req.GetTaskId())).Err()
 	}
 	return list.GetConfigs()[0], nil
 }

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -353,5 +353,5 @@ func (t *toolCall) refusal(err error) any {
 // answersTo returns the metadata that names the question of an answer.
 func answersTo(question string) *structpb.Struct {
 	of := structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"question": structpb.NewStringValue(question)}})
-	return &structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: of}}
+	return &structpb.Struct{Fields: map[string]*structpb.Value{project.TeamRunURI: of}}
 }

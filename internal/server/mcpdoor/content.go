@@ -9,10 +9,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -60,7 +60,7 @@ func stateName(s a2av1.TaskState) string {
 // whyEnded returns why a task has ended without success.
 func whyEnded(task *a2av1.Task) string {
 	text := agent.Text(task.GetStatus().GetMessage())
-	if e := a2a.RunOf(task.GetMetadata()).GetError(); e != nil && !strings.Contains(text, e.GetReason()) {
+	if e := project.RunOf(task.GetMetadata()).GetError(); e != nil && !strings.Contains(text, e.GetReason()) {
 		text = strings.TrimSpace(e.GetReason() + ": " + cmp.Or(text, e.GetMessage()))
 	}
 	return cmp.Or(text, "The task was "+stateName(task.GetStatus().GetState())+".") + fmt.Sprintf("\n\nThe task was %s. The same call would begin a new one.", task.GetId())

@@ -12,6 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
@@ -49,7 +50,7 @@ const elicit = "elicitation/create"
 
 // questionsOf returns the open questions of a task that a form can ask.
 func questionsOf(task *a2av1.Task) []*teamv1.Question {
-	return slices.DeleteFunc(a2a.RunOf(task.GetMetadata()).GetQuestions(), func(q *teamv1.Question) bool {
+	return slices.DeleteFunc(project.RunOf(task.GetMetadata()).GetQuestions(), func(q *teamv1.Question) bool {
 		return q.GetKind() == teamv1.Asked_KIND_AUTH
 	})
 }
@@ -57,7 +58,7 @@ func questionsOf(task *a2av1.Task) []*teamv1.Question {
 // questionText returns what a task that waits asks, with the options.
 func questionText(task *a2av1.Task) string {
 	lines := []string{agent.Text(task.GetStatus().GetMessage())}
-	open := a2a.RunOf(task.GetMetadata()).GetQuestions()
+	open := project.RunOf(task.GetMetadata()).GetQuestions()
 	for _, q := range open {
 		if o := a2a.OptionsOf(q.GetMessage()); len(o) > 0 {
 			lines = append(lines, "Options: "+strings.Join(o, ", "))

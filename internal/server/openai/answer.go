@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server/reduce"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
@@ -96,7 +97,7 @@ func (a *answer) paragraph(text string) {
 
 // turn notes a status of the task. One that ends the work adds what clients must see of it.
 func (a *answer) turn(s *a2av1.TaskStatus, metadata *structpb.Struct) {
-	a.status, a.run = s, metadata.GetFields()[a2a.TeamRunURI].GetStructValue()
+	a.status, a.run = s, metadata.GetFields()[project.TeamRunURI].GetStructValue()
 	switch {
 	case taskstate.Interrupted(s.GetState()):
 		a.paragraph(question(s.GetMessage()))

@@ -14,10 +14,11 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/server/call"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/pkg/a2aerror"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -166,7 +167,7 @@ func (d *Door) find(ctx context.Context, id string) (*a2av1.Task, place, error) 
 	if answers {
 		at.after, err = strconv.ParseInt(behind, 10, 64)
 	}
-	unknown := agent.Errorf(agent.CodeNotFound, a2a.ReasonTaskNotFound, "response %.80q does not exist", id)
+	unknown := agent.Errorf(agent.CodeNotFound, a2aerror.ReasonTaskNotFound, "response %.80q does not exist", id)
 	if !ok || err != nil || at.after < 0 {
 		return nil, at, unknown
 	}
@@ -182,7 +183,7 @@ func (d *Door) find(ctx context.Context, id string) (*a2av1.Task, place, error) 
 		_, after, own := own(m.GetMessageId())
 		return at.after == 0 || own && after == at.after
 	})
-	if i < 0 && (at.after > a2a.RunOf(task.GetMetadata()).GetSeq() || taskstate.Final(task.GetStatus().GetState())) {
+	if i < 0 && (at.after > project.RunOf(task.GetMetadata()).GetSeq() || taskstate.Final(task.GetStatus().GetState())) {
 		return nil, at, unknown
 	}
 	if i >= 0 {
@@ -251,7 +252,7 @@ func (d *Door) cancelResponse(w http.ResponseWriter, r *http.Request, params map
 		return
 	}
 	_, err = d.tasks.CancelTask(ctx, &a2av1.CancelTaskRequest{Id: task.GetId()})
-	if wire.InfoOf(wire.Status(err)).GetReason() == a2a.ReasonTaskNotCancelable { // it has ended
+	if wire.InfoOf(wire.Status(err)).GetReason() == a2aerror.ReasonTaskNotCancelable { // it has ended
 		err = nil
 	}
 	if err == nil {

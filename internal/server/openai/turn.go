@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -215,7 +216,7 @@ func (t *turn) fresh() place {
 // answering returns the place of a message that answers the question of a task. Its id says how far the task was, because only
 // what follows answers it.
 func (p place) answering(task *a2av1.Task) place {
-	after := a2a.RunOf(task.GetMetadata()).GetSeq()
+	after := project.RunOf(task.GetMetadata()).GetSeq()
 	return place{fmt.Sprintf("%s-%d", p.message, after), task.GetContextId(), task.GetId(), after}
 }
 

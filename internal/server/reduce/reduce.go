@@ -14,13 +14,15 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/wire"
 	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Reduce returns an answer of A2A, a notification, or the snapshot of a watched task in a form that every client can
 // read. If it has more than wire.MaxEvent bytes, its largest parts are replaced by parts
-// with the URL at which they can be read, until it has at most a2a.MaxPageBytes; if that
+// with the URL at which they can be read, until it has at most runs.MaxPageBytes; if that
 // leaves more than wire.MaxEvent bytes, its largest values of metadata are replaced in the
 // same way. base is the server's URL; if
 // it is empty, parts are replaced by a text that gives their size. An answer that needs no
@@ -35,7 +37,7 @@ func Reduce(m proto.Message, base string) proto.Message {
 	r.visit(m)
 	slices.SortFunc(r.parts, func(a, b partPlace) int { return cmp.Compare(b.size, a.size) })
 	for _, p := range r.parts {
-		if size <= a2a.MaxPageBytes || p.size < minReplaced {
+		if size <= runs.MaxPageBytes || p.size < minReplaced {
 			break
 		}
 		p.replace()
@@ -54,7 +56,7 @@ func leaveOut(m proto.Message, base string, size int) {
 	r.visit(m)
 	slices.SortFunc(r.values, func(a, b valuePlace) int { return cmp.Compare(b.size, a.size) })
 	for _, v := range r.values {
-		if size <= a2a.MaxPageBytes || v.size < minReplaced {
+		if size <= runs.MaxPageBytes || v.size < minReplaced {
 			return
 		}
 		r.replaceValue(v)
@@ -180,7 +182,7 @@ func (at partPlace) replace() {
 	metadata := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	maps.Copy(metadata.Fields, p.GetMetadata().GetFields())
 	media, body := PartContent(p)
-	metadata.Fields[a2a.TeamRunURI] = marker(len(body))
+	metadata.Fields[project.TeamRunURI] = marker(len(body))
 	if at.base == "" {
 		at.parts[at.i] = &a2av1.Part{
 			Content:  &a2av1.Part_Text{Text: "A part of " + strconv.Itoa(len(body)) + " bytes is omitted: there is no HTTP address from which it could be read."},
@@ -195,20 +197,20 @@ func (at partPlace) replace() {
 }
 
 // replaceValue replaces a value of metadata with an object that has a URL. The replacement of
-// the value with the name a2a.TeamRunURI has no URL, because that value is not stored but
+// the value with the name project.TeamRunURI has no URL, because that value is not stored but
 // computed for each answer.
 func (r *reducer) replaceValue(v valuePlace) {
 	part := a2a.MetadataPart(v.metadata.GetFields()[v.name])
 	_, body := PartContent(part)
 	with := marker(len(body))
 	switch {
-	case v.name == a2a.TeamRunURI:
+	case v.name == project.TeamRunURI:
 		v.metadata.Fields[v.name] = with
 		return
 	case r.base != "" && v.task != "":
 		with.GetStructValue().Fields["url"] = structpb.NewStringValue(r.base + "/tasks/" + v.task + "/parts/" + PartDigest(part))
 	}
-	v.metadata.Fields[v.name] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: with}})
+	v.metadata.Fields[v.name] = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{project.TeamRunURI: with}})
 }
 
 // marker returns the metadata of a replacement: why, and the original size in bytes.

@@ -12,7 +12,7 @@ import (
 )
 
 // Handler implements the calls of every binding; *a2a.Handler does. The context carries the
-// caller and the depth of nesting. The errors are *a2a.Error or *agent.Error; any other
+// caller and the depth of nesting. The errors are *a2aerror.Error or *agent.Error; any other
 // error is logged, and the caller gets INTERNAL without its text. A sequence ends when its
 // context does. The error returned beside a sequence occurs before anything is sent.
 // Implementations are safe for concurrent use.

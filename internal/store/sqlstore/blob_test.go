@@ -10,8 +10,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // file returns a file of n bytes as a part of a message.
@@ -32,7 +32,7 @@ func artifact(p *a2av1.Part) *teamv1.Event {
 }
 
 // withFile is a new task whose message has a part.
-func withFile(id string, p *a2av1.Part) a2a.New {
+func withFile(id string, p *a2av1.Part) runs.New {
 	n := task(id)
 	n.Accepted.Message.Parts = append(n.Accepted.Message.Parts, p)
 	return n
@@ -89,7 +89,7 @@ func TestA_16_Blobs(t *testing.T) {
 			record(t, c, artifact(p), note("x"), received(file(1<<10, "small")))
 			wantFiles(t, s, "one", p.GetRaw(), 3)
 			record(t, c, end())
-			if _, err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
+			if _, err := s.Park(t.Context(), c, runs.Park{Done: true}); err != nil {
 				t.Fatal(err)
 			}
 			finish(t, s, "two", artifact(p))
@@ -105,7 +105,7 @@ func TestA_16_Blobs(t *testing.T) {
 
 			s = open(t, at, cfg)
 			wantFiles(t, s, "one", p.GetRaw(), 3)
-			page, err := s.List(t.Context(), me, a2a.Filter{PageSize: 10})
+			page, err := s.List(t.Context(), me, runs.Filter{PageSize: 10})
 			if err != nil || len(page.Tasks) != 2 || !bytes.Equal(page.Tasks[0].GetArtifacts()[0].GetParts()[0].GetRaw(), p.GetRaw()) {
 				t.Errorf("List: %d tasks, %v", len(page.Tasks), err)
 			}
@@ -142,7 +142,7 @@ func TestP15_DamagedBlob(t *testing.T) {
 			for _, id := range []string{"changed", "gone"} {
 				_, _, terr := s.Task(t.Context(), key(id))
 				_, eerr := s.Events(t.Context(), key(id), 0, 100)
-				if !errors.Is(terr, a2a.ErrDataLoss) || !errors.Is(eerr, a2a.ErrDataLoss) {
+				if !errors.Is(terr, runs.ErrDataLoss) || !errors.Is(eerr, runs.ErrDataLoss) {
 					t.Errorf("%s: Task %v, Events %v, want ErrDataLoss", id, terr, eerr)
 				}
 			}
@@ -166,7 +166,7 @@ func TestA_16_ParkedTexts(t *testing.T) {
 				c := claim(t, s, "r")
 				piece := strings.Repeat(string(rune('a'+i)), 40<<10)
 				record(t, c, &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{ArtifactId: "x", Text: piece}}})
-				if _, err := s.Park(t.Context(), c, a2a.Park{Until: time.Now().Add(-time.Second)}); err != nil {
+				if _, err := s.Park(t.Context(), c, runs.Park{Until: time.Now().Add(-time.Second)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -225,7 +225,7 @@ func TestP11_LargeRecordsAreReserved(t *testing.T) {
 			if _, _, err := s.Task(refusing, key("small")); err != nil {
 				t.Errorf("a small task: %v", err)
 			}
-			if _, err := s.List(refusing, me, a2a.Filter{PageSize: 10}); !errors.Is(err, full) {
+			if _, err := s.List(refusing, me, runs.Filter{PageSize: 10}); !errors.Is(err, full) {
 				t.Errorf("List: %v, want the refusal", err)
 			}
 			for _, n := range asked {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -24,7 +24,7 @@ func TestCopy_KeepsDefinitionsThatRunsAreTiedTo(t *testing.T) {
 	for i := range 1200 {
 		id := "t" + strconv.Itoa(i)
 		acc := &teamv1.Accepted{TaskId: id, Agent: "a", Owner: "o", Message: agent.UserMessage("m-"+id, "x"), Pins: &teamv1.Pins{Revisions: map[string]string{"a": "rev"}}}
-		if _, _, err := from.Create(t.Context(), a2a.New{Owner: "o", Accepted: acc}); err != nil {
+		if _, _, err := from.Create(t.Context(), runs.New{Owner: "o", Accepted: acc}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestA_16_AClosedStoreRefuses(t *testing.T) {
 			}
 			err := j.Commit(t.Context())
 			records, rerr := tidied(t, url, sqlstore.Config{}).Events(t.Context(), key("one"), 0, 10)
-			if rerr != nil || len(records) == 1 && !errors.Is(err, a2a.ErrStorage) || len(records) > 1 && err != nil {
+			if rerr != nil || len(records) == 1 && !errors.Is(err, runs.ErrStorage) || len(records) > 1 && err != nil {
 				t.Errorf("Commit to a closed store: %v; on record are %v, %v", err, records, rerr)
 			}
 		})

@@ -11,17 +11,17 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-func thread(context string) a2a.Thread { return a2a.Thread{Owner: me, ContextID: context} }
+func thread(context string) runs.Thread { return runs.Thread{Owner: me, ContextID: context} }
 
 // remember adds an exchange with a key of the state.
 func remember(t testing.TB, s *sqlstore.Store, context, task string) {
 	t.Helper()
-	err := s.Remember(t.Context(), thread(context), a2a.Exchange{Task: task, By: []a2a.Contribution{{
+	err := s.Remember(t.Context(), thread(context), runs.Exchange{Task: task, By: []runs.Contribution{{
 		Path: "lead", Messages: []*a2av1.Message{agent.UserMessage("m", task+"?"), agent.NewMessage(task + "!")},
 		State: map[string]*structpb.Value{"conversation.last": structpb.NewStringValue(task)},
 	}}})
@@ -30,7 +30,7 @@ func remember(t testing.TB, s *sqlstore.Store, context, task string) {
 	}
 }
 
-func recall(t testing.TB, s *sqlstore.Store, context string) a2a.Recollection {
+func recall(t testing.TB, s *sqlstore.Store, context string) runs.Recollection {
 	t.Helper()
 	r, err := s.Recall(t.Context(), thread(context), "lead", 1<<40)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestP15_DamagedConversation(t *testing.T) {
 				s.Exec(t.Context(), t, damage)
 			}
 			for _, context := range []string{"body", "moved", "state"} {
-				if _, err := s.Recall(t.Context(), thread(context), "lead", 1<<40); !errors.Is(err, a2a.ErrDataLoss) {
+				if _, err := s.Recall(t.Context(), thread(context), "lead", 1<<40); !errors.Is(err, runs.ErrDataLoss) {
 					t.Errorf("Recall(%s): %v, want ErrDataLoss", context, err)
 				}
 			}
@@ -136,7 +136,7 @@ func TestPostgres_R_002_27_TwoReplicas(t *testing.T) {
 		go func() {
 			var err error
 			for i := range each {
-				e := a2a.Exchange{Task: id(r*each + i), By: []a2a.Contribution{{Path: "lead", Messages: []*a2av1.Message{agent.NewMessage("x")}}}}
+				e := runs.Exchange{Task: id(r*each + i), By: []runs.Contribution{{Path: "lead", Messages: []*a2av1.Message{agent.NewMessage("x")}}}}
 				err = errors.Join(err, s.Remember(context.Background(), thread("c"), e))
 			}
 			errs <- err
@@ -159,7 +159,7 @@ func TestPostgres_R_002_27_TwoReplicas(t *testing.T) {
 func BenchmarkConversation(b *testing.B) {
 	s := open(b, sqliteURL(b), sqlstore.Config{})
 	add := func(task string, n int) {
-		e := a2a.Exchange{Task: task, By: []a2a.Contribution{{Path: "lead"}}}
+		e := runs.Exchange{Task: task, By: []runs.Contribution{{Path: "lead"}}}
 		for range n {
 			e.By[0].Messages = append(e.By[0].Messages, agent.NewMessage("some words that were said"))
 		}
@@ -167,7 +167,7 @@ func BenchmarkConversation(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	add("before", a2a.KeptEntries)
+	add("before", runs.KeptEntries)
 	b.Run("read", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -205,7 +205,7 @@ func TestP11_LargeEntriesAreInPieces(t *testing.T) {
 				for _, text := range texts {
 					list = append(list, agent.UserMessage("m", text))
 				}
-				if err := s.Remember(t.Context(), thread("c"), a2a.Exchange{Task: task, By: []a2a.Contribution{{Path: "lead", Messages: list}}}); err != nil {
+				if err := s.Remember(t.Context(), thread("c"), runs.Exchange{Task: task, By: []runs.Contribution{{Path: "lead", Messages: list}}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -219,7 +219,7 @@ func TestP11_LargeEntriesAreInPieces(t *testing.T) {
 			add("two", large)
 			pieces(3)
 			s.Exec(t.Context(), t, `DELETE FROM history_piece WHERE piece = 1`)
-			if _, err := s.Recall(t.Context(), thread("c"), "lead", 1<<40); !errors.Is(err, a2a.ErrDataLoss) {
+			if _, err := s.Recall(t.Context(), thread("c"), "lead", 1<<40); !errors.Is(err, runs.ErrDataLoss) {
 				t.Errorf("without a piece: %v", err)
 			}
 			add("three", large)
@@ -228,7 +228,7 @@ func TestP11_LargeEntriesAreInPieces(t *testing.T) {
 				t.Errorf("recalled are %d messages", len(got))
 			}
 			for i := range 3 {
-				add(id(i), slices.Repeat([]string{"x"}, a2a.KeptEntries/2)...)
+				add(id(i), slices.Repeat([]string{"x"}, runs.KeptEntries/2)...)
 			}
 			pieces(0)
 			add("last", large)

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // pageBytes is the size of a page of a SQLite store.
@@ -77,12 +77,12 @@ func TestSQLite_P15_AnUnreadableRecordIsDataLoss(t *testing.T) {
 						_, _, task := s.Task(t.Context(), at)
 						_, events := s.Events(t.Context(), at, 0, 10)
 						for _, err := range []error{task, events} {
-							if err != nil && !errors.Is(err, a2a.ErrDataLoss) && !errors.Is(err, a2a.ErrNotFound) {
+							if err != nil && !errors.Is(err, runs.ErrDataLoss) && !errors.Is(err, runs.ErrNotFound) {
 								t.Errorf("task %d: %v", n, err)
 							}
 						}
 					}
-					if _, err := s.List(t.Context(), me, a2a.Filter{}); err != nil && !errors.Is(err, a2a.ErrDataLoss) {
+					if _, err := s.List(t.Context(), me, runs.Filter{}); err != nil && !errors.Is(err, runs.ErrDataLoss) {
 						t.Errorf("List = %v", err)
 					}
 				})

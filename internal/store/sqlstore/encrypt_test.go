@@ -14,9 +14,9 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
@@ -32,7 +32,7 @@ func under(keys ...secret.Key) sqlstore.Config { return sqlstore.Config{Keys: ke
 func webhook(t testing.TB, s *sqlstore.Store, task, id string) {
 	t.Helper()
 	c := &a2av1.TaskPushNotificationConfig{Id: id, Url: "https://example.com/" + id, Token: "canary-" + id}
-	if err := s.PutPush(context.Background(), a2a.Push{Task: key(task), Config: c}); err != nil {
+	if err := s.PutPush(context.Background(), runs.Push{Task: key(task), Config: c}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -116,11 +116,11 @@ func TestEncryption_KeyIsConfiguredAndReplaced(t *testing.T) {
 			create(t, s, "a", "b", "c")
 			webhook(t, s, "a", "x")
 			webhook(t, s, "a", "y")
-			page, err := s.List(t.Context(), me, a2a.Filter{PageSize: 1})
+			page, err := s.List(t.Context(), me, runs.Filter{PageSize: 1})
 			if err != nil || page.NextToken == "" {
 				t.Fatal(page, err)
 			}
-			next := a2a.Filter{PageSize: 1, PageToken: page.NextToken}
+			next := runs.Filter{PageSize: 1, PageToken: page.NextToken}
 			closed(t, s)
 
 			s = opened(t, at, under(one))
@@ -164,7 +164,7 @@ func TestEncryption_NewStore(t *testing.T) {
 			at, cfg := url(t), under(keyOf("one", 1))
 			s := opened(t, at, cfg)
 			create(t, s, "a", "b")
-			page, err := s.List(t.Context(), me, a2a.Filter{PageSize: 1})
+			page, err := s.List(t.Context(), me, runs.Filter{PageSize: 1})
 			if err != nil || page.NextToken == "" {
 				t.Fatal(page, err)
 			}
@@ -176,7 +176,7 @@ func TestEncryption_NewStore(t *testing.T) {
 			}
 			closed(t, s)
 			s = open(t, at, cfg)
-			if page, err := s.List(t.Context(), me, a2a.Filter{PageSize: 1, PageToken: page.NextToken}); err != nil || len(page.Tasks) != 1 {
+			if page, err := s.List(t.Context(), me, runs.Filter{PageSize: 1, PageToken: page.NextToken}); err != nil || len(page.Tasks) != 1 {
 				t.Errorf("the next page: %v, %v", page, err)
 			}
 		})
@@ -236,7 +236,7 @@ func TestEncryption_LostKey(t *testing.T) {
 			if list, err := s.ListPushes(t.Context(), key("a"), "", 10); err != nil || len(list) != 1 {
 				t.Errorf("%d webhooks, %v", len(list), err)
 			}
-			if _, err := s.List(t.Context(), me, a2a.Filter{PageSize: 1}); err != nil {
+			if _, err := s.List(t.Context(), me, runs.Filter{PageSize: 1}); err != nil {
 				t.Error(err)
 			}
 			closed(t, s)

@@ -14,9 +14,9 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -67,7 +67,7 @@ func TestPostgres_A_16_AReplicaThatLostARunShowsWhatGoesOn(t *testing.T) {
 	if _, seq, err := a.Task(t.Context(), key("one")); err != nil || seq != 2 {
 		t.Fatalf("Task = %d, %v", seq, err)
 	}
-	var c a2a.Claim
+	var c runs.Claim
 	until(t, "the lease runs out", func() bool {
 		claims, _, err := b.Claim(t.Context(), "b", engine.NewRoom(10, nil))
 		if err == nil && len(claims) == 1 {

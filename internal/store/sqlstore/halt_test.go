@@ -9,8 +9,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -47,7 +47,7 @@ func TestPostgres_HaltsBehind(t *testing.T) {
 	if got := behind("a"); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("behind a are %v", got)
 	}
-	root, _, err := a.Create(t.Context(), a2a.New{Owner: "acme/ann", MessageID: "m", Digest: []byte("d"), Accepted: &teamv1.Accepted{
+	root, _, err := a.Create(t.Context(), runs.New{Owner: "acme/ann", MessageID: "m", Digest: []byte("d"), Accepted: &teamv1.Accepted{
 		TaskId: "0191c0de-0000-7000-8000-000000000001", Agent: "other", Owner: "acme/ann", Message: agent.UserMessage("m", "x"),
 	}})
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/audit"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/storetest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -42,14 +42,14 @@ func TestMemory_keeps_the_last_ended_runs(t *testing.T) {
 		c.Move(time.Second)
 	}
 	swept(t, s)
-	page, err := s.List(t.Context(), me, a2a.Filter{})
+	page, err := s.List(t.Context(), me, runs.Filter{})
 	if err != nil || page.Total != 3 {
 		t.Fatalf("List = %v, %v, want 3 tasks", page, err)
 	}
-	if _, _, err := s.Task(t.Context(), key(id(0))); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := s.Task(t.Context(), key(id(0))); !errors.Is(err, runs.ErrNotFound) {
 		t.Fatalf("Task of the oldest: %v, want ErrNotFound", err)
 	}
-	if _, err := s.Events(t.Context(), key(id(0)), 0, 1); !errors.Is(err, a2a.ErrNotFound) {
+	if _, err := s.Events(t.Context(), key(id(0)), 0, 1); !errors.Is(err, runs.ErrNotFound) {
 		t.Fatalf("Events of the oldest: %v, want ErrNotFound", err)
 	}
 	create(t, s, id(0))
@@ -64,7 +64,7 @@ func TestMemory_deletes_as_it_grows(t *testing.T) {
 			finish(t, s, id(n))
 			n++
 		}
-		page, err := s.List(t.Context(), me, a2a.Filter{PageSize: 1})
+		page, err := s.List(t.Context(), me, runs.Filter{PageSize: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,8 +78,8 @@ func TestMemory_keeps_the_conversations_used_last(t *testing.T) {
 	s := open(t, store.MemoryURL, sqlstore.Config{Clock: c.Now, MaxEnded: 2}) // 8 entries
 	remember := func(context string, n int) {
 		t.Helper()
-		e := a2a.Exchange{Task: fmt.Sprint(context, n), By: []a2a.Contribution{{Path: "a", Messages: []*a2av1.Message{agent.NewMessage("x"), agent.NewMessage("y")}}}}
-		if err := s.Remember(t.Context(), a2a.Thread{Owner: me, ContextID: context}, e); err != nil {
+		e := runs.Exchange{Task: fmt.Sprint(context, n), By: []runs.Contribution{{Path: "a", Messages: []*a2av1.Message{agent.NewMessage("x"), agent.NewMessage("y")}}}}
+		if err := s.Remember(t.Context(), runs.Thread{Owner: me, ContextID: context}, e); err != nil {
 			t.Fatal(err)
 		}
 		c.Move(time.Second)
@@ -88,7 +88,7 @@ func TestMemory_keeps_the_conversations_used_last(t *testing.T) {
 		t.Helper()
 		swept(t, s)
 		for context, want := range all {
-			if n, err := s.Position(t.Context(), a2a.Thread{Owner: me, ContextID: context}); n != want || err != nil {
+			if n, err := s.Position(t.Context(), runs.Thread{Owner: me, ContextID: context}); n != want || err != nil {
 				t.Errorf("%s: %d, %v, want %d", context, n, err, want)
 			}
 		}
@@ -142,10 +142,10 @@ func TestMemory_is_nowhere_else(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, other := open(t, store.MemoryURL, sqlstore.Config{}), open(t, store.MemoryURL, sqlstore.Config{})
 	finish(t, s, "t1")
-	if _, _, err := other.Task(t.Context(), key("t1")); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := other.Task(t.Context(), key("t1")); !errors.Is(err, runs.ErrNotFound) {
 		t.Errorf("another store has the task: %v", err)
 	}
-	if _, err := s.Park(t.Context(), func() a2a.Claim { create(t, other, "t2"); return claim(t, other, "r") }(), a2a.Park{}); err == nil {
+	if _, err := s.Park(t.Context(), func() runs.Claim { create(t, other, "t2"); return claim(t, other, "r") }(), runs.Park{}); err == nil {
 		t.Error("a claim of another store was parked")
 	}
 	for _, dir := range []string{".", os.TempDir()} {
@@ -161,7 +161,7 @@ func TestMemory_in_a_bubble(t *testing.T) {
 		s := open(t, store.MemoryURL, sqlstore.Config{Retention: time.Hour})
 		finish(t, s, "t1")
 		time.Sleep(2 * time.Hour)
-		if _, _, err := s.Task(t.Context(), key("t1")); !errors.Is(err, a2a.ErrNotFound) {
+		if _, _, err := s.Task(t.Context(), key("t1")); !errors.Is(err, runs.ErrNotFound) {
 			t.Errorf("after its time: %v, want ErrNotFound", err)
 		}
 	})
@@ -185,7 +185,7 @@ func TestMemory_callers_that_leave(t *testing.T) {
 func FuzzP17_PageToken(f *testing.F) {
 	s := open(f, store.MemoryURL, sqlstore.Config{})
 	create(f, s, id(1), id(2), id(3))
-	page, err := s.List(context.Background(), me, a2a.Filter{PageSize: 1})
+	page, err := s.List(context.Background(), me, runs.Filter{PageSize: 1})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -193,14 +193,14 @@ func FuzzP17_PageToken(f *testing.F) {
 	f.Add("!")
 	f.Add("AAAA")
 	f.Fuzz(func(t *testing.T, token string) {
-		got, err := s.List(t.Context(), me, a2a.Filter{PageSize: 1, PageToken: token})
+		got, err := s.List(t.Context(), me, runs.Filter{PageSize: 1, PageToken: token})
 		if token == page.NextToken || token == "" {
 			if err != nil || len(got.Tasks) != 1 || got.Total != 3 {
 				t.Fatalf("List = %v, %v", got, err)
 			}
 			return
 		}
-		if !errors.Is(err, a2a.ErrPageToken) {
+		if !errors.Is(err, runs.ErrPageToken) {
 			t.Fatalf("%q: %v, want ErrPageToken", token, err)
 		}
 	})

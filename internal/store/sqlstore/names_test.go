@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestSQLite_P1_AFileThatIsDeletedIsNotWritten: nor one that is moved or replaced, because what is acknowledged would be
@@ -41,10 +41,10 @@ func TestSQLite_P1_AFileThatIsDeletedIsNotWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			until(t, "the store refuses writes", func() bool { return s.Ready() != nil })
-			if _, _, err := s.Create(t.Context(), task("two")); !errors.Is(err, a2a.ErrStorage) {
+			if _, _, err := s.Create(t.Context(), task("two")); !errors.Is(err, runs.ErrStorage) {
 				t.Errorf("a task was acknowledged: %v", err)
 			}
-			if claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(10, nil)); !errors.Is(err, a2a.ErrStorage) {
+			if claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(10, nil)); !errors.Is(err, runs.ErrStorage) {
 				t.Errorf("%d runs were claimed: %v", len(claims), err)
 			}
 			if _, _, err := s.Task(t.Context(), key("one")); err != nil {

@@ -5,8 +5,9 @@ import (
 	"testing"
 
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -26,10 +27,10 @@ func TestS_49_AParkedRun(t *testing.T) {
 				t.Fatalf("Claim = %v, %v, %v", claims, next, err)
 			}
 			task, _, err := s.Task(t.Context(), key("one"))
-			if err != nil || agent.Text(task.GetStatus().GetMessage()) != "because" || len(a2a.RunOf(task.GetMetadata()).GetWarnings()) != 1 {
+			if err != nil || agent.Text(task.GetStatus().GetMessage()) != "because" || len(project.RunOf(task.GetMetadata()).GetWarnings()) != 1 {
 				t.Errorf("Task = %v, %v", task, err)
 			}
-			page, err := s.List(t.Context(), me, a2a.Filter{})
+			page, err := s.List(t.Context(), me, runs.Filter{})
 			if err != nil || len(page.Tasks) != 1 || agent.Text(page.Tasks[0].GetStatus().GetMessage()) != "because" {
 				t.Errorf("List = %v, %v", page, err)
 			}

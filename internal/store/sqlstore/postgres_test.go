@@ -22,10 +22,10 @@ import (
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/child"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -41,7 +41,7 @@ func TestPostgres_A_16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
 	create(t, a, "one")
 	old := claim(t, a, "a")
 	record(t, old, note("by a"))
-	var c a2a.Claim
+	var c runs.Claim
 	until(t, "the lease runs out", func() bool {
 		claims, next, err := b.Claim(t.Context(), "b", engine.NewRoom(10, nil))
 		if err != nil || next.IsZero() || next.After(b.Now().Add(2*time.Second)) {
@@ -59,7 +59,7 @@ func TestPostgres_A_16_AReplicaThatIsNotHeardOfLosesItsRuns(t *testing.T) {
 			t.Fatalf("Commit of the old owner: %v, want ErrFenced", err)
 		}
 	}
-	if _, err := a.Park(t.Context(), old, a2a.Park{}); !errors.Is(err, agent.ErrFenced) {
+	if _, err := a.Park(t.Context(), old, runs.Park{}); !errors.Is(err, agent.ErrFenced) {
 		t.Errorf("Park of the old owner: %v, want ErrFenced", err)
 	}
 	record(t, c, end())
@@ -175,7 +175,7 @@ func TestPostgres_A_16_AnInputFromElsewhereWakesTheOwner(t *testing.T) {
 func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 	at := pgtest.URL(t)
 	s := open(t, at, sqlstore.Config{})
-	collaboration := func(id string, most int) a2a.New {
+	collaboration := func(id string, most int) runs.New {
 		n := task(id)
 		n.Collaborations, n.Accepted.Collaboration = most, &teamv1.Brief{TaskDescription: "do it"}
 		return n
@@ -225,7 +225,7 @@ func TestPostgres_R_001_30_FewerPlacesThanBefore(t *testing.T) {
 	if err := other.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-done; !errors.Is(err, a2a.ErrBusy) {
+	if err := <-done; !errors.Is(err, runs.ErrBusy) {
 		t.Errorf("Create = %v, want ErrBusy", err)
 	}
 }
@@ -252,13 +252,13 @@ func TestPostgres_P5_StartOrDelete(t *testing.T) {
 		})
 		wg.Wait()
 		switch {
-		case begun == nil && errors.Is(deleted, a2a.ErrBusy):
+		case begun == nil && errors.Is(deleted, runs.ErrBusy):
 			claims, _, err := b.Claim(t.Context(), "b", engine.NewRoom(10, nil))
 			if err != nil || len(claims) != 1 {
 				t.Fatal(claims, err)
 			}
 			record(t, claims[0], end())
-		case deleted == nil && errors.Is(begun, a2a.ErrDeleted):
+		case deleted == nil && errors.Is(begun, runs.ErrDeleted):
 		default:
 			t.Fatalf("round %d: Create = %v, ChangeCatalog = %v", round, begun, deleted)
 		}
@@ -340,13 +340,13 @@ func TestPostgres_ReplicasStartTogether(t *testing.T) {
 func TestPostgres_P1_ConnectionLostInCommit(t *testing.T) {
 	p := newProxy(t, pgtest.URL(t))
 	s := open(t, p.url, sqlstore.Config{})
-	const runs, rounds = 8, 300
-	claims := make([]a2a.Claim, runs)
+	const many, rounds = 8, 300
+	claims := make([]runs.Claim, many)
 	for i := range claims {
 		create(t, s, id(i))
 		claims[i] = claim(t, s, "r")
 	}
-	acked := make([][]string, runs)
+	acked := make([][]string, many)
 	var all atomic.Int64
 	var wg sync.WaitGroup
 	for i, c := range claims {
@@ -487,7 +487,7 @@ func (p *proxy) cuts() int {
 // boards of the account, and is not woken for others.
 func TestPostgres_R_003_30_AWatcherElsewhereIsWokenForItsOwner(t *testing.T) {
 	a, b := pair(t, sqlstore.Config{})
-	claims := map[string]a2a.Claim{}
+	claims := map[string]runs.Claim{}
 	for _, owner := range []string{"acme/ann", "acme/bob", "globex/eve"} {
 		n := task("of-" + owner)
 		n.Owner = owner

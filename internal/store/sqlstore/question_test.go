@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -18,7 +18,7 @@ func asksBoss(question string) *teamv1.Event {
 // bosses lists what the role may answer, page by page.
 func bosses(t *testing.T, s *sqlstore.Store, size int) string {
 	t.Helper()
-	f := a2a.QuestionFilter{Account: "acme", Roles: []string{"boss"}, Limit: size}
+	f := runs.QuestionFilter{Account: "acme", Roles: []string{"boss"}, Limit: size}
 	var all []string
 	for more, pages := true, 0; more; pages++ {
 		list, next, err := s.Questions(t.Context(), f)
@@ -61,7 +61,7 @@ func TestS_51_CopyOfQuestions(t *testing.T) {
 			create(t, from, "one")
 			c := claim(t, from, "r")
 			record(t, c, asksBoss("q1"), asksBoss("q2"))
-			if _, err := from.Park(t.Context(), c, a2a.Park{}); err != nil {
+			if _, err := from.Park(t.Context(), c, runs.Park{}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := sqlstore.Copy(t.Context(), from, to); err != nil {
@@ -92,7 +92,7 @@ func TestPostgres_S_51_AnotherReplica(t *testing.T) {
 		here := stores[i%2]
 		c := claim(t, here, fmt.Sprint("r", i%2))
 		record(t, c, asksBoss(fmt.Sprint("q", i)), &teamv1.Event{Agent: "a", Kind: &teamv1.Event_Answered{Answered: &teamv1.Answered{Question: fmt.Sprint("q", i-1)}}})
-		if _, err := here.Park(t.Context(), c, a2a.Park{}); err != nil {
+		if _, err := here.Park(t.Context(), c, runs.Park{}); err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range stores {

@@ -8,8 +8,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Readers that leave in the middle of a read hold no later reader back in time.
@@ -23,7 +23,7 @@ func TestSQLite_A_07_AReadThatIsBrokenOffLeavesNothingBehind(t *testing.T) {
 	}
 	record(t, c, events...)
 	record(t, c, end())
-	if _, err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(t.Context(), c, runs.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // repeated is a message m that begins a task of an agent.
-func repeated(id, of string) a2a.New {
-	return a2a.New{
+func repeated(id, of string) runs.New {
+	return runs.New{
 		Owner: "acme/ann", MessageID: "m", Digest: []byte("digest"),
 		Accepted: &teamv1.Accepted{TaskId: id, Agent: of, Owner: "acme/ann", Message: agent.UserMessage("m", "do it")},
 	}
@@ -40,7 +40,7 @@ func TestA_15_Deduplicate(t *testing.T) {
 		t.Errorf("Sent after 47 hours = %q, %v", root, err)
 	}
 	now = now.Add(time.Hour)
-	if _, err := s.Sent(t.Context(), "acme/ann", "a", "m"); !errors.Is(err, a2a.ErrNotFound) {
+	if _, err := s.Sent(t.Context(), "acme/ann", "a", "m"); !errors.Is(err, runs.ErrNotFound) {
 		t.Errorf("Sent after 48 hours: %v, want ErrNotFound", err)
 	}
 }

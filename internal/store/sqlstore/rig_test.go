@@ -8,19 +8,19 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 const me = "acme/ann"
 
-func key(id string) a2a.Key { return a2a.Key{Owner: me, ID: id} }
+func key(id string) runs.Key { return runs.Key{Owner: me, ID: id} }
 
-func task(id string) a2a.New {
+func task(id string) runs.New {
 	m := agent.UserMessage("m-"+id, "do it")
 	m.ContextId = "c"
-	return a2a.New{Owner: me, MessageID: "m-" + id, Digest: []byte("d"), Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: me, Message: m}}
+	return runs.New{Owner: me, MessageID: "m-" + id, Digest: []byte("d"), Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: me, Message: m}}
 }
 
 func create(t testing.TB, s *sqlstore.Store, ids ...string) {
@@ -33,7 +33,7 @@ func create(t testing.TB, s *sqlstore.Store, ids ...string) {
 }
 
 // claim takes the one run that is due.
-func claim(t testing.TB, s *sqlstore.Store, replica string) a2a.Claim {
+func claim(t testing.TB, s *sqlstore.Store, replica string) runs.Claim {
 	t.Helper()
 	claims, _, err := s.Claim(context.Background(), replica, engine.NewRoom(10, nil))
 	if err != nil || len(claims) != 1 {
@@ -56,7 +56,7 @@ func end() *teamv1.Event {
 }
 
 // record puts events on record.
-func record(t testing.TB, c a2a.Claim, events ...*teamv1.Event) {
+func record(t testing.TB, c runs.Claim, events ...*teamv1.Event) {
 	t.Helper()
 	if err := c.Journal.Append(context.Background(), events...); err != nil {
 		t.Fatal(err)
@@ -72,13 +72,13 @@ func finish(t testing.TB, s *sqlstore.Store, id string, events ...*teamv1.Event)
 	create(t, s, id)
 	c := claim(t, s, "r")
 	record(t, c, append(events, end())...)
-	if _, err := s.Park(context.Background(), c, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(context.Background(), c, runs.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // texts are the notes on record of a task.
-func texts(t testing.TB, s a2a.Store, id string) []string {
+func texts(t testing.TB, s runs.Store, id string) []string {
 	t.Helper()
 	records, err := s.Events(context.Background(), key(id), 0, 10_000)
 	if err != nil {

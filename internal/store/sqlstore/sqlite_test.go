@@ -18,8 +18,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 func TestSQLite_P1_WhatIsOnRecordIsThereAgain(t *testing.T) {
@@ -114,7 +114,7 @@ func TestSweep_RetentionDeletesWithEverything(t *testing.T) {
 				finish(t, s, id(i), note("x"), delta("piece"))
 			}
 			create(t, s, "goes-on")
-			if err := s.PutPush(t.Context(), a2a.Push{Task: key(id(7)), Config: &a2av1.TaskPushNotificationConfig{Id: "c", Url: "https://example.com"}}); err != nil {
+			if err := s.PutPush(t.Context(), runs.Push{Task: key(id(7)), Config: &a2av1.TaskPushNotificationConfig{Id: "c", Url: "https://example.com"}}); err != nil {
 				t.Fatal(err)
 			}
 			now = now.Add(2 * time.Hour)
@@ -125,10 +125,10 @@ func TestSweep_RetentionDeletesWithEverything(t *testing.T) {
 			}
 			now = now.Add(23 * time.Hour)
 			sweep(t, s)
-			if _, _, err := s.Task(t.Context(), key(id(7))); !errors.Is(err, a2a.ErrNotFound) {
+			if _, _, err := s.Task(t.Context(), key(id(7))); !errors.Is(err, runs.ErrNotFound) {
 				t.Fatalf("Task after the retention: %v", err)
 			}
-			if page, err := s.List(t.Context(), me, a2a.Filter{}); err != nil || page.Total != 1 || page.Tasks[0].GetId() != "goes-on" {
+			if page, err := s.List(t.Context(), me, runs.Filter{}); err != nil || page.Total != 1 || page.Tasks[0].GetId() != "goes-on" {
 				t.Fatalf("List = %v, %v", page.Total, err)
 			}
 			if n := s.Rows(t.Context(), t); n != 7 { // task, run, event, replica of what goes on, three settings
@@ -158,13 +158,13 @@ func TestSweep_DefinitionsStayWhileRunsAreTiedToThem(t *testing.T) {
 			if body, err := s.Definition(t.Context(), "tied"); err != nil || string(body) != "tied" {
 				t.Errorf("Definition = %q, %v", body, err)
 			}
-			if _, err := s.Definition(t.Context(), "free"); !errors.Is(err, a2a.ErrNotFound) {
+			if _, err := s.Definition(t.Context(), "free"); !errors.Is(err, runs.ErrNotFound) {
 				t.Errorf("Definition that nothing is tied to: %v", err)
 			}
 			record(t, claim(t, s, "r"), end())
 			now = now.Add(25 * time.Hour)
 			sweep(t, s)
-			if _, err := s.Definition(t.Context(), "tied"); !errors.Is(err, a2a.ErrNotFound) {
+			if _, err := s.Definition(t.Context(), "tied"); !errors.Is(err, runs.ErrNotFound) {
 				t.Errorf("Definition after its last run: %v", err)
 			}
 		})
@@ -191,7 +191,7 @@ func TestCopy_MovesEverything(t *testing.T) {
 			if err := from.PutDefinition(t.Context(), "rev", []byte("body")); err != nil {
 				t.Fatal(err)
 			}
-			kept := a2a.Push{Task: key("driven"), Config: &a2av1.TaskPushNotificationConfig{Id: "mine", Url: "https://example.com", Token: "t"}}
+			kept := runs.Push{Task: key("driven"), Config: &a2av1.TaskPushNotificationConfig{Id: "mine", Url: "https://example.com", Token: "t"}}
 			if err := from.PutPush(t.Context(), kept); err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +205,7 @@ func TestCopy_MovesEverything(t *testing.T) {
 			if c := claim(t, to, "r2"); c.Root != "driven" || c.Epoch != old.Epoch+1 {
 				t.Errorf("due is %s under epoch %d", c.Root, c.Epoch)
 			}
-			if page, err := to.List(t.Context(), me, a2a.Filter{}); err != nil || page.Total != 21 {
+			if page, err := to.List(t.Context(), me, runs.Filter{}); err != nil || page.Total != 21 {
 				t.Errorf("List = %d, %v", page.Total, err)
 			}
 			if got := texts(t, to, "driven"); !slices.Equal(got, []string{"on record"}) {
@@ -235,7 +235,7 @@ func TestSQLite_T_42_SecretsAreSealed(t *testing.T) {
 	url := sqliteURL(t)
 	s := open(t, url, sqlstore.Config{})
 	create(t, s, "one")
-	p := a2a.Push{Task: key("one"), Config: &a2av1.TaskPushNotificationConfig{
+	p := runs.Push{Task: key("one"), Config: &a2av1.TaskPushNotificationConfig{
 		Id: "mine", Url: "https://example.com/canary", Token: "canary", Authentication: &a2av1.AuthenticationInfo{Scheme: "Bearer", Credentials: "canary"},
 	}}
 	if err := s.PutPush(t.Context(), p); err != nil {
@@ -261,7 +261,7 @@ func TestPush_A_18_ADamagedOneIsLeftOut(t *testing.T) {
 			s := open(t, url(t), sqlstore.Config{Log: zap.New(core)})
 			create(t, s, "one")
 			for _, id := range []string{"a", "b", "c"} {
-				if err := s.PutPush(t.Context(), a2a.Push{Task: key("one"), Config: &a2av1.TaskPushNotificationConfig{Id: id, Url: "https://example.com"}}); err != nil {
+				if err := s.PutPush(t.Context(), runs.Push{Task: key("one"), Config: &a2av1.TaskPushNotificationConfig{Id: id, Url: "https://example.com"}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -279,7 +279,7 @@ func TestPush_A_18_ADamagedOneIsLeftOut(t *testing.T) {
 			if n := log.FilterField(zap.String("task", "one")).Len(); n == 0 {
 				t.Errorf("the log says %v", log.All())
 			}
-			if _, err := s.Push(t.Context(), key("one"), "b"); !errors.Is(err, a2a.ErrDataLoss) {
+			if _, err := s.Push(t.Context(), key("one"), "b"); !errors.Is(err, runs.ErrDataLoss) {
 				t.Errorf("Push of a damaged one: %v", err)
 			}
 			if err := s.DeletePush(t.Context(), key("one"), "b"); err != nil {

@@ -14,9 +14,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/server"
 )
@@ -141,7 +141,7 @@ func TestA_10_TheEndOfARunMeetsItsFirstInput(t *testing.T) {
 			if err != nil || seq != 4 || len(task.GetHistory()) == 0 || task.GetStatus().GetState() != a2av1.TaskState_TASK_STATE_COMPLETED {
 				t.Errorf("Task = %v at %d, %v", task, seq, err)
 			}
-			if _, _, err := other.Put(t.Context(), key("one"), followUp("later"), []byte("d"), nil); !errors.Is(err, a2a.ErrTerminal) {
+			if _, _, err := other.Put(t.Context(), key("one"), followUp("later"), []byte("d"), nil); !errors.Is(err, runs.ErrTerminal) {
 				t.Errorf("Put after the end: %v", err)
 			}
 		})
@@ -161,7 +161,7 @@ func TestP5_ReadersOfARunThatEnds(t *testing.T) {
 	}
 	c := claim(t, s, "r")
 	record(t, c, note("x"), end())
-	if _, err := s.Park(t.Context(), c, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(t.Context(), c, runs.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	<-wake
@@ -170,7 +170,7 @@ func TestP5_ReadersOfARunThatEnds(t *testing.T) {
 	if err != nil || len(kept) != 3 {
 		t.Errorf("Events = %v, %v", kept, err)
 	}
-	if _, err := s.Events(t.Context(), a2a.Key{Owner: "acme/eve", ID: "one"}, 0, 10); !errors.Is(err, a2a.ErrNotFound) {
+	if _, err := s.Events(t.Context(), runs.Key{Owner: "acme/eve", ID: "one"}, 0, 10); !errors.Is(err, runs.ErrNotFound) {
 		t.Errorf("another owner's read: %v", err)
 	}
 	if statements, _, _ := counts.Take(1); len(statements) > 0 {

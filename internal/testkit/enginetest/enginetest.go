@@ -12,8 +12,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -50,8 +50,8 @@ type rig struct {
 	testing.TB
 	store.Store
 	engine.Engine
-	drives chan a2a.Claim // what is driven
-	goOn   chan a2a.Park  // how the drives return
+	drives chan runs.Claim // what is driven
+	goOn   chan runs.Park  // how the drives return
 	stop   func()
 }
 
@@ -60,7 +60,7 @@ var errFails = errors.New("fails")
 // serve starts an engine. Its drives return when and as the test says.
 func serve(t *testing.T, of Engines, s store.Store, c engine.Config) *rig {
 	t.Helper()
-	r := &rig{TB: t, Store: s, drives: make(chan a2a.Claim, 100), goOn: make(chan a2a.Park)}
+	r := &rig{TB: t, Store: s, drives: make(chan runs.Claim, 100), goOn: make(chan runs.Park)}
 	c.Leases, c.Runs, c.Replica = s, s, uuid.NewString()
 	r.Engine = of.New(t, c)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -77,14 +77,14 @@ func serve(t *testing.T, of Engines, s store.Store, c engine.Config) *rig {
 }
 
 // fail is the park that has a drive fail.
-var fail = a2a.Park{Halts: -1}
+var fail = runs.Park{Halts: -1}
 
-func (r *rig) drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+func (r *rig) drive(ctx context.Context, c runs.Claim) (runs.Park, error) {
 	r.drives <- c
 	select {
 	case p := <-r.goOn:
 		if p == fail {
-			return a2a.Park{}, errFails
+			return runs.Park{}, errFails
 		}
 		inbound, err := c.Journal.Inbound(ctx)
 		for _, in := range inbound {
@@ -97,7 +97,7 @@ func (r *rig) drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 		}
 		return p, err
 	case <-ctx.Done():
-		return a2a.Park{}, context.Cause(ctx)
+		return runs.Park{}, context.Cause(ctx)
 	}
 }
 
@@ -105,7 +105,7 @@ func (r *rig) drive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 func (r *rig) send(account string) string {
 	r.Helper()
 	id := uuid.NewString()
-	n := a2a.New{Owner: account + "/ann", MessageID: id, Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}}
+	n := runs.New{Owner: account + "/ann", MessageID: id, Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Message: agent.UserMessage(id, "do it")}}
 	if _, _, err := r.Create(r.Context(), n); err != nil {
 		r.Fatal(err)
 	}
@@ -116,20 +116,20 @@ func (r *rig) send(account string) string {
 func (r *rig) put(account, id string) {
 	r.Helper()
 	in := &teamv1.Inbound{Key: uuid.NewString(), Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage(uuid.NewString(), "more")}}}
-	if _, _, err := r.Put(r.Context(), a2a.Key{Owner: account + "/ann", ID: id}, in, nil, nil); err != nil {
+	if _, _, err := r.Put(r.Context(), runs.Key{Owner: account + "/ann", ID: id}, in, nil, nil); err != nil {
 		r.Fatal(err)
 	}
 }
 
 // driven waits until a run is driven.
-func (r *rig) driven() a2a.Claim {
+func (r *rig) driven() runs.Claim {
 	r.Helper()
 	select {
 	case c := <-r.drives:
 		return c
 	case <-time.After(patience):
 		r.Fatal("nothing is driven")
-		return a2a.Claim{}
+		return runs.Claim{}
 	}
 }
 
@@ -153,7 +153,7 @@ func once(t *testing.T, of Engines) {
 	if c := r.driven(); c.Root != id || c.Epoch != 1 {
 		t.Errorf("driven is %v", c)
 	}
-	r.goOn <- a2a.Park{Done: true}
+	r.goOn <- runs.Park{Done: true}
 	r.Wake(id)
 	r.idle(shortly)
 }
@@ -163,11 +163,11 @@ func parked(t *testing.T, of Engines) {
 	r.Wake(r.send("acme"))
 	r.driven()
 	until := r.Now().Add(2 * shortly)
-	r.goOn <- a2a.Park{Until: until}
+	r.goOn <- runs.Park{Until: until}
 	if r.driven(); r.Now().Before(until.Truncate(time.Millisecond)) {
 		t.Error("driven before its time")
 	}
-	r.goOn <- a2a.Park{Done: true}
+	r.goOn <- runs.Park{Done: true}
 	r.idle(2 * shortly)
 }
 
@@ -179,14 +179,14 @@ func inputs(t *testing.T, of Engines) {
 	r.put("acme", id)
 	r.Wake(id)
 	r.idle(shortly)
-	r.goOn <- a2a.Park{}
+	r.goOn <- runs.Park{}
 	r.idle(shortly)
 	r.put("acme", id)
 	r.Wake(id)
 	if c := r.driven(); c.Epoch != 2 {
 		t.Errorf("driven %d times", c.Epoch)
 	}
-	r.goOn <- a2a.Park{Done: true}
+	r.goOn <- runs.Park{Done: true}
 }
 
 func fails(t *testing.T, of Engines) {
@@ -197,7 +197,7 @@ func fails(t *testing.T, of Engines) {
 	if c := r.driven(); c.Epoch != 2 {
 		t.Errorf("the second drive has epoch %d", c.Epoch)
 	}
-	r.goOn <- a2a.Park{Done: true}
+	r.goOn <- runs.Park{Done: true}
 }
 
 func stops(t *testing.T, of Engines) {
@@ -211,7 +211,7 @@ func stops(t *testing.T, of Engines) {
 	if c := second.driven(); c.Root != id || c.Epoch != 2 {
 		t.Errorf("driven is %v", c)
 	}
-	second.goOn <- a2a.Park{Done: true}
+	second.goOn <- runs.Park{Done: true}
 }
 
 func slots(t *testing.T, of Engines) {
@@ -225,10 +225,10 @@ func slots(t *testing.T, of Engines) {
 	if !r.Full() {
 		t.Error("not full")
 	}
-	r.goOn <- a2a.Park{Done: true}
+	r.goOn <- runs.Park{Done: true}
 	r.driven()
-	r.goOn <- a2a.Park{Done: true}
-	r.goOn <- a2a.Park{Done: true}
+	r.goOn <- runs.Park{Done: true}
+	r.goOn <- runs.Park{Done: true}
 }
 
 // two are shares that let two runs of acme run.
@@ -258,11 +258,11 @@ func limits(t *testing.T, of Engines) {
 		t.Errorf("driven is a run of %s", c.Owner)
 	}
 	for range 3 {
-		r.goOn <- a2a.Park{Done: true}
+		r.goOn <- runs.Park{Done: true}
 	}
 	for range 3 {
 		r.driven()
-		r.goOn <- a2a.Park{Done: true}
+		r.goOn <- runs.Park{Done: true}
 	}
 }
 
@@ -276,5 +276,5 @@ func unheard(t *testing.T, of Engines) {
 	if c := r.driven(); c.Root != id {
 		t.Errorf("driven is %v", c)
 	}
-	r.goOn <- a2a.Park{Done: true}
+	r.goOn <- runs.Park{Done: true}
 }

@@ -11,8 +11,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Store wraps a store and injects the faults of its plan. Operations without an Op, such as those
@@ -78,7 +78,7 @@ func (s *Store) Fired() <-chan struct{} {
 // not run. If after is not nil, it must be reported once the operation has run.
 func (s *Store) meet(ctx context.Context, op Op) (after, err error) {
 	mode, healed := s.draw(op)
-	broken := fmt.Errorf("%s is broken on purpose: %w", op, a2a.ErrStorage)
+	broken := fmt.Errorf("%s is broken on purpose: %w", op, runs.ErrStorage)
 	switch mode {
 	case Fail:
 		return nil, broken
@@ -113,8 +113,8 @@ func (s *Store) draw(op Op) (Mode, <-chan struct{}) {
 	return mode, s.healed
 }
 
-// Create implements a2a.Store.
-func (s *Store) Create(ctx context.Context, n a2a.New) (string, bool, error) {
+// Create implements runs.Store.
+func (s *Store) Create(ctx context.Context, n runs.New) (string, bool, error) {
 	after, err := s.meet(ctx, Create)
 	if err != nil {
 		return "", false, err
@@ -126,7 +126,7 @@ func (s *Store) Create(ctx context.Context, n a2a.New) (string, bool, error) {
 	return root, existed, err
 }
 
-// Sent implements a2a.Store.
+// Sent implements runs.Store.
 func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (string, error) {
 	if after, err := s.meet(ctx, Sent); err != nil || after != nil {
 		return "", first(err, after)
@@ -134,8 +134,8 @@ func (s *Store) Sent(ctx context.Context, owner, agent, messageID string) (strin
 	return s.Store.Sent(ctx, owner, agent, messageID)
 }
 
-// Put implements a2a.Store.
-func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, p *a2a.Push) (int64, bool, error) {
+// Put implements runs.Store.
+func (s *Store) Put(ctx context.Context, k runs.Key, in *teamv1.Inbound, digest []byte, p *runs.Push) (int64, bool, error) {
 	after, err := s.meet(ctx, Put)
 	if err != nil {
 		return 0, false, err
@@ -147,34 +147,34 @@ func (s *Store) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest [
 	return n, existed, err
 }
 
-// Task implements a2a.Store.
-func (s *Store) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+// Task implements runs.Store.
+func (s *Store) Task(ctx context.Context, k runs.Key) (*a2av1.Task, int64, error) {
 	if after, err := s.meet(ctx, GetTask); err != nil || after != nil {
 		return nil, 0, first(err, after)
 	}
 	return s.Store.Task(ctx, k)
 }
 
-// Standing implements a2a.Store.
-func (s *Store) Standing(ctx context.Context, k a2a.Key) (a2a.Standing, error) {
+// Standing implements runs.Store.
+func (s *Store) Standing(ctx context.Context, k runs.Key) (runs.Standing, error) {
 	if after, err := s.meet(ctx, GetTask); err != nil || after != nil {
-		return a2a.Standing{}, first(err, after)
+		return runs.Standing{}, first(err, after)
 	}
 	return s.Store.Standing(ctx, k)
 }
 
-// Events implements a2a.Store.
-func (s *Store) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+// Events implements runs.Store.
+func (s *Store) Events(ctx context.Context, k runs.Key, after int64, limit int) ([]runs.Record, error) {
 	if then, err := s.meet(ctx, Events); err != nil || then != nil {
 		return nil, first(err, then)
 	}
 	return s.Store.Events(ctx, k, after, limit)
 }
 
-// List implements a2a.Store.
-func (s *Store) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
+// List implements runs.Store.
+func (s *Store) List(ctx context.Context, owner string, f runs.Filter) (runs.Page, error) {
 	if after, err := s.meet(ctx, List); err != nil || after != nil {
-		return a2a.Page{}, first(err, after)
+		return runs.Page{}, first(err, after)
 	}
 	return s.Store.List(ctx, owner, f)
 }
@@ -186,7 +186,7 @@ func (s *Store) Beat(ctx context.Context, replica string) error {
 
 // Claim implements engine.Leases. The replica does not learn of runs that are claimed by a call
 // which is reported as failed.
-func (s *Store) Claim(ctx context.Context, replica string, room *engine.Room) ([]a2a.Claim, time.Time, error) {
+func (s *Store) Claim(ctx context.Context, replica string, room *engine.Room) ([]runs.Claim, time.Time, error) {
 	after, err := s.meet(ctx, Claim)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -202,7 +202,7 @@ func (s *Store) Claim(ctx context.Context, replica string, room *engine.Room) ([
 }
 
 // Park implements engine.Leases.
-func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (next engine.Next, err error) {
+func (s *Store) Park(ctx context.Context, c runs.Claim, p runs.Park) (next engine.Next, err error) {
 	err = s.do(ctx, Park, func() (err error) {
 		next, err = s.Store.Park(ctx, inner(c), p)
 		return err
@@ -211,7 +211,7 @@ func (s *Store) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (next engine.
 }
 
 // Release implements engine.Leases.
-func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) (next engine.Next, err error) {
+func (s *Store) Release(ctx context.Context, c runs.Claim, at time.Time) (next engine.Next, err error) {
 	err = s.do(ctx, Release, func() (err error) {
 		next, err = s.Store.Release(ctx, inner(c), at)
 		return err
@@ -220,7 +220,7 @@ func (s *Store) Release(ctx context.Context, c a2a.Claim, at time.Time) (next en
 }
 
 // Suspend implements engine.Leases.
-func (s *Store) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
+func (s *Store) Suspend(ctx context.Context, c runs.Claim, reason string) error {
 	return s.do(ctx, Release, func() error { return s.Store.Suspend(ctx, inner(c), reason) })
 }
 

@@ -17,6 +17,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/faulty"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
@@ -231,12 +234,12 @@ func start(t *testing.T, plan faulty.Plan) *rig {
 	e := engine.New(engine.Config{Leases: r.store, Replica: "r1"})
 	runner := &drive.Runner{Agent: m.Get, Conversations: r.store}
 	r.Handler = a2a.NewHandler(a2a.Config{Agents: m, Store: r.store, Conversations: r.store, Wake: e.Wake})
-	must(t, r.store.Remember(t.Context(), conversation, a2a.Exchange{Task: "before", By: []a2a.Contribution{
+	must(t, r.store.Remember(t.Context(), conversation, runs.Exchange{Task: "before", By: []runs.Contribution{
 		{Path: "team", Messages: []*a2av1.Message{agent.UserMessage("m0", "before")}},
 	}}))
 	r.store.Break(plan)
 	ctx, cancel := context.WithCancel(context.Background())
-	r.ctx = a2a.WithCaller(ctx, a2a.Caller{Account: "acme", Principal: "ann"})
+	r.ctx = identity.WithCaller(ctx, identity.Caller{Account: "acme", Principal: "ann"})
 	done := make(chan error, 1)
 	go func() { done <- e.Serve(ctx, runner.Drive) }()
 	synctest.Wait() // it has looked for runs: from now on somebody has to wake it
@@ -338,7 +341,7 @@ func (r *rig) until(id string, state a2av1.TaskState) (task *a2av1.Task) {
 		if r.again("get", get); task.GetStatus().GetState() == state {
 			return task
 		}
-		if a2a.RunOf(task.GetMetadata()).GetError() != nil {
+		if project.RunOf(task.GetMetadata()).GetError() != nil {
 			break
 		}
 		ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
@@ -358,7 +361,7 @@ func (r *rig) until(id string, state a2av1.TaskState) (task *a2av1.Task) {
 }
 
 // conversation is what the runs belong to; one entry is there before.
-var conversation = a2a.Thread{Owner: "acme/ann", ContextID: "c"}
+var conversation = runs.Thread{Owner: "acme/ann", ContextID: "c"}
 
 // remembered checks the conversation: what the run added is there once, as a whole,
 // or not at all (C-17).
@@ -376,7 +379,7 @@ func (r *rig) remembered() {
 // record, nor more than once again.
 func (r *rig) journal(id string) {
 	r.Helper()
-	records, err := r.store.Events(r.ctx, a2a.Key{Owner: "acme/ann", ID: id}, 0, 1000)
+	records, err := r.store.Events(r.ctx, runs.Key{Owner: "acme/ann", ID: id}, 0, 1000)
 	must(r.T, err)
 	starts, ends := map[string]int{}, map[string]int{}
 	for i, rec := range records {

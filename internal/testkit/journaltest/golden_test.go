@@ -27,7 +27,6 @@ import (
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/testkit/sample"
 	"github.com/agentteams/team-server/internal/wire"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/tests/rig"
 )
@@ -184,7 +183,7 @@ func plain(tasks []*a2av1.Task, alike [2]string) []*a2av1.Task {
 	for i, task := range tasks {
 		task = proto.CloneOf(task)
 		task.Status.Timestamp = nil
-		run := task.GetMetadata().GetFields()[a2a.TeamRunURI].GetStructValue().GetFields()
+		run := task.GetMetadata().GetFields()[project.TeamRunURI].GetStructValue().GetFields()
 		delete(run, "seq")
 		for _, m := range task.GetHistory() {
 			for _, p := range m.GetParts() {

@@ -12,6 +12,9 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 	"github.com/agentteams/team-server/internal/testkit/memstore"
 	"github.com/agentteams/team-server/pkg/a2a"
@@ -51,7 +54,7 @@ func answerAll(r *recorder) string {
 	id := r.send("", "tides", false)
 	for i := 1; i < 10; i++ {
 		task := r.get(id)
-		q := a2a.RunOf(task.GetMetadata()).GetQuestions()
+		q := project.RunOf(task.GetMetadata()).GetQuestions()
 		if len(q) == 0 {
 			return id
 		}
@@ -110,7 +113,7 @@ func (r *recorder) restart() {
 func (r *recorder) settle() { synctest.Wait() }
 
 func (r *recorder) ctx() context.Context {
-	return a2a.WithCaller(context.Background(), a2a.Caller{Account: "acme", Principal: "ann"})
+	return identity.WithCaller(context.Background(), identity.Caller{Account: "acme", Principal: "ann"})
 }
 
 func (r *recorder) request(task, text string) *a2av1.SendMessageRequest {
@@ -185,7 +188,7 @@ func (r *recorder) end(id string) string {
 // events is what is on record.
 func (r *recorder) events(id string) []*teamv1.Event {
 	r.Helper()
-	records, err := r.store.Events(r.ctx(), a2a.Key{Owner: owner, ID: id}, 0, 10_000)
+	records, err := r.store.Events(r.ctx(), runs.Key{Owner: owner, ID: id}, 0, 10_000)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -201,7 +204,7 @@ func (r *recorder) events(id string) []*teamv1.Event {
 
 // about names something in a request's metadata.
 func about(field, value string) *structpb.Struct {
-	return &structpb.Struct{Fields: map[string]*structpb.Value{a2a.TeamRunURI: structpb.NewStructValue(&structpb.Struct{
+	return &structpb.Struct{Fields: map[string]*structpb.Value{project.TeamRunURI: structpb.NewStructValue(&structpb.Struct{
 		Fields: map[string]*structpb.Value{field: structpb.NewStringValue(value)},
 	})}}
 }

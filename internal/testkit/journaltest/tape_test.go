@@ -10,7 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -69,7 +69,7 @@ func (t *tape) next() bool {
 	return true
 }
 
-// Load implements a2a.Journal.
+// Load implements runs.Journal.
 func (t *tape) Load(context.Context) ([]*teamv1.Event, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,13 +82,13 @@ func (t *tape) Load(context.Context) ([]*teamv1.Event, error) {
 	return events, nil
 }
 
-// Append implements a2a.Journal. Time goes on from the recording.
+// Append implements runs.Journal. Time goes on from the recording.
 func (t *tape) Append(_ context.Context, events ...*teamv1.Event) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, ev := range events {
 		if ended(t.events) {
-			return a2a.ErrTerminal
+			return runs.ErrTerminal
 		}
 		ev.Seq, ev.Time = int64(len(t.events)+1), timestamppb.New(t.now())
 		t.events = append(t.events, ev)
@@ -116,10 +116,10 @@ func (t *tape) now() time.Time {
 	return last
 }
 
-// Commit implements a2a.Journal.
+// Commit implements runs.Journal.
 func (t *tape) Commit(ctx context.Context) error { return ctx.Err() }
 
-// Inbound implements a2a.Journal.
+// Inbound implements runs.Journal.
 func (t *tape) Inbound(context.Context) ([]*teamv1.Inbound, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,7 +130,7 @@ func (t *tape) Inbound(context.Context) ([]*teamv1.Inbound, error) {
 	return rows, nil
 }
 
-// Wake implements a2a.Journal.
+// Wake implements runs.Journal.
 func (t *tape) Wake() <-chan struct{} { return t.wake }
 
 // drive drives the run until it has ended, one claim after the other.
@@ -145,7 +145,7 @@ func (t *tape) drive(ctx context.Context, find func(string) (agent.Agent, error)
 	t.mu.Unlock()
 	r := &drive.Runner{Agent: find, Replica: "replay", Clock: clock}
 	for epoch := int64(100); ; epoch++ {
-		park, err := r.Drive(ctx, a2a.Claim{Root: root, Owner: owner, Epoch: epoch, Journal: t})
+		park, err := r.Drive(ctx, runs.Claim{Root: root, Owner: owner, Epoch: epoch, Journal: t})
 		if err != nil || park.Done {
 			return err
 		}

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -32,12 +33,12 @@ func lapsed(scope string) *teamv1.Event {
 }
 
 // toRole returns the filter for the questions to a role of the account, for all owners.
-func toRole(role string) a2a.QuestionFilter {
-	return a2a.QuestionFilter{Account: "acme", Roles: []string{role}, Limit: 100}
+func toRole(role string) runs.QuestionFilter {
+	return runs.QuestionFilter{Account: "acme", Roles: []string{role}, Limit: 100}
 }
 
 // open returns the open questions as texts of the form root/question, and whether there are more.
-func (r *rig) open(f a2a.QuestionFilter) string {
+func (r *rig) open(f runs.QuestionFilter) string {
 	r.Helper()
 	list, more, err := r.Questions(r.ctx(), f)
 	if err != nil {
@@ -53,7 +54,7 @@ func (r *rig) open(f a2a.QuestionFilter) string {
 	return strings.Join(out, " ")
 }
 
-func (r *rig) wantOpen(f a2a.QuestionFilter, want string) {
+func (r *rig) wantOpen(f runs.QuestionFilter, want string) {
 	r.Helper()
 	if got := r.open(f); got != want {
 		r.Fatalf("Questions(%+v) = %q, want %q", f, got, want)
@@ -110,7 +111,7 @@ func closings(t *testing.T, open Open) {
 		r := newRig(t, open)
 		c := r.run("one")
 		r.append(c, started(""), askedOf("", "q1", "x"), askedOf("", "q2", "x"))
-		r.park(c, a2a.Park{})
+		r.park(c, runs.Park{})
 		r.wantOpen(toRole("x"), "one/q1 one/q2")
 		r.put("one", followUp("f"))
 		c = r.claim("one")
@@ -152,7 +153,7 @@ func findings(t *testing.T, open Open) {
 			t.Errorf("Root = %v, %v", k, err)
 		}
 		for account, id := range map[string]string{"acm": "one", "": "one", "acme/ann": "one", "acme": "two"} {
-			if k, err := r.Root(r.ctx(), account, id); !errors.Is(err, a2a.ErrNotFound) {
+			if k, err := r.Root(r.ctx(), account, id); !errors.Is(err, runs.ErrNotFound) {
 				t.Errorf("Root(%q, %q) = %v, %v", account, id, k, err)
 			}
 		}
@@ -166,16 +167,16 @@ func findings(t *testing.T, open Open) {
 			r.append(c, started(""), askedOf("", "q1", "x", "y"), askedOf("1", "q2", "x"), askedOf("1.1", "q3", "y", "x"), askedOf("12", "q4", "x"))
 		}
 		for _, c := range []struct {
-			change func(*a2a.QuestionFilter)
+			change func(*runs.QuestionFilter)
 			want   string
 		}{
-			{func(*a2a.QuestionFilter) {}, "one/q1 one/q2 one/q3 one/q4 two/q1 two/q2 two/q3 two/q4"},
-			{func(f *a2a.QuestionFilter) { f.Agent = "b" }, "two/q1 two/q2 two/q3 two/q4"},
-			{func(f *a2a.QuestionFilter) { f.Root = "one" }, "one/q1 one/q2 one/q3 one/q4"},
-			{func(f *a2a.QuestionFilter) { f.Root, f.Scope = "one", "1" }, "one/q2 one/q3"},
-			{func(f *a2a.QuestionFilter) { f.Root, f.Agent = "one", "b" }, ""},
-			{func(f *a2a.QuestionFilter) { f.Roles, f.EveryRole, f.Limit = nil, true, 3 }, "one/q1 one/q2 one/q3 …"},
-			{func(f *a2a.QuestionFilter) { f.Roles = append(f.Roles, "y"); f.Limit = 8 }, "one/q1 one/q2 one/q3 one/q4 two/q1 two/q2 two/q3 two/q4"},
+			{func(*runs.QuestionFilter) {}, "one/q1 one/q2 one/q3 one/q4 two/q1 two/q2 two/q3 two/q4"},
+			{func(f *runs.QuestionFilter) { f.Agent = "b" }, "two/q1 two/q2 two/q3 two/q4"},
+			{func(f *runs.QuestionFilter) { f.Root = "one" }, "one/q1 one/q2 one/q3 one/q4"},
+			{func(f *runs.QuestionFilter) { f.Root, f.Scope = "one", "1" }, "one/q2 one/q3"},
+			{func(f *runs.QuestionFilter) { f.Root, f.Agent = "one", "b" }, ""},
+			{func(f *runs.QuestionFilter) { f.Roles, f.EveryRole, f.Limit = nil, true, 3 }, "one/q1 one/q2 one/q3 …"},
+			{func(f *runs.QuestionFilter) { f.Roles = append(f.Roles, "y"); f.Limit = 8 }, "one/q1 one/q2 one/q3 one/q4 two/q1 two/q2 two/q3 two/q4"},
 		} {
 			f := toRole("x")
 			c.change(&f)
@@ -204,7 +205,7 @@ func findings(t *testing.T, open Open) {
 		r := newRig(t, open)
 		c := r.run("one")
 		odd := []string{"", "x\x00", "X", "a b", "é", strings.Repeat("x", 5000)}
-		many := make([]string, 3*a2a.MaxRoles)
+		many := make([]string, 3*identity.MaxRoles)
 		for i := range many {
 			many[i] = fmt.Sprintf("r%d", i)
 		}
@@ -214,7 +215,7 @@ func findings(t *testing.T, open Open) {
 		}
 		r.wantOpen(toRole("x"), "one/q2")
 		r.wantOpen(toRole("r0"), "one/q3")
-		r.wantOpen(toRole(many[a2a.MaxRoles]), "")
+		r.wantOpen(toRole(many[identity.MaxRoles]), "")
 	})
 }
 
@@ -232,7 +233,7 @@ func answers(t *testing.T, open Open) {
 		if again, existed, err := r.Put(r.ctx(), key("one"), in, []byte("d"), nil); again != n || !existed || err != nil {
 			t.Fatalf("Put again = %d, %v, %v, want %d", again, existed, err, n)
 		}
-		if _, _, err := r.Put(r.ctx(), key("one"), in, []byte("e"), nil); !errors.Is(err, a2a.ErrReused) {
+		if _, _, err := r.Put(r.ctx(), key("one"), in, []byte("e"), nil); !errors.Is(err, runs.ErrReused) {
 			t.Fatalf("Put of other content: %v, want ErrReused", err)
 		}
 		if root, err := r.Sent(r.ctx(), "acme/bob", "a", "k"); root != "one" || err != nil {
@@ -242,7 +243,7 @@ func answers(t *testing.T, open Open) {
 		theirs.Owner, theirs.MessageID = "acme/carl", "k"
 		r.create(theirs)
 		r.clock.Move(24 * time.Hour)
-		if _, err := r.Sent(r.ctx(), "acme/bob", "a", "k"); !errors.Is(err, a2a.ErrNotFound) {
+		if _, err := r.Sent(r.ctx(), "acme/bob", "a", "k"); !errors.Is(err, runs.ErrNotFound) {
 			t.Fatalf("Sent after the window: %v", err)
 		}
 	})
@@ -310,7 +311,7 @@ func oneAnswer(t *testing.T, open Open) {
 		refused := func(id, by string) {
 			t.Helper()
 			_, _, err := r.Put(r.ctx(), key("one"), give(id, "q", by, "no"), []byte(id), nil)
-			var e *a2a.AnsweredError
+			var e *runs.AnsweredError
 			if !errors.As(err, &e) || e.First.GetBy() != me || agent.Text(e.First.GetMessage()) != "yes" {
 				t.Fatalf("Put(%s) = %v, want the first answer", id, err)
 			}
@@ -341,7 +342,7 @@ func oneAnswer(t *testing.T, open Open) {
 					_, _, err := r.Put(r.ctx(), key("one"), give(id, q, fmt.Sprint("acme/", i), id), []byte(id), nil)
 					if err == nil {
 						taken.Add(1)
-					} else if !errors.Is(err, a2a.ErrAnswered) {
+					} else if !errors.Is(err, runs.ErrAnswered) {
 						t.Errorf("Put: %v", err)
 					}
 				})

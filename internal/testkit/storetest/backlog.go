@@ -8,7 +8,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 func backlogs(t *testing.T, open Open) {
@@ -48,7 +48,7 @@ func backlogs(t *testing.T, open Open) {
 		check("with two tasks that are due")
 
 		r.clock.Move(time.Second)
-		claims := map[string]a2a.Claim{}
+		claims := map[string]runs.Claim{}
 		for _, c := range r.claims() {
 			claims[c.Root] = c
 		}
@@ -57,7 +57,7 @@ func backlogs(t *testing.T, open Open) {
 
 		asking := since()
 		r.append(claims["one"], started(""), asked("q", time.Time{}), waiting("q"))
-		r.park(claims["one"], a2a.Park{})
+		r.park(claims["one"], runs.Park{})
 		delete(want.Claimed, me)
 		want.Open = map[a2av1.TaskState]engine.Waiting{
 			a2av1.TaskState_TASK_STATE_SUBMITTED: {Count: 1, Oldest: first.Add(time.Second)}, a2av1.TaskState_TASK_STATE_INPUT_REQUIRED: {Count: 1, Oldest: asking},
@@ -73,8 +73,8 @@ func backlogs(t *testing.T, open Open) {
 		want.Push = engine.Waiting{}
 		check("with a notification that is sent")
 		want.Push = engine.Waiting{Count: 1, Oldest: since()}
-		failed := a2a.PushState{Tries: 1, Since: since()}
-		r.settle(c, a2a.PushStep{PushState: failed, Then: a2a.PushDue, At: since().Add(time.Minute)})
+		failed := runs.PushState{Tries: 1, Since: since()}
+		r.settle(c, runs.PushStep{PushState: failed, Then: runs.PushDue, At: since().Add(time.Minute)})
 		r.clock.Move(time.Second)
 		check("with a notification that has failed and is not due yet")
 		r.clock.Move(time.Minute)
@@ -85,7 +85,7 @@ func backlogs(t *testing.T, open Open) {
 		check("with a notification that was delivered")
 
 		r.append(claims["foreign"], started(""), succeeded())
-		r.park(claims["foreign"], a2a.Park{Done: true})
+		r.park(claims["foreign"], runs.Park{Done: true})
 		delete(want.Open, a2av1.TaskState_TASK_STATE_SUBMITTED)
 		delete(want.Claimed, foreign.Owner)
 		check("with an end")

@@ -15,8 +15,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 var desk = board.Key{Account: "acme", Team: "desk"}
@@ -146,7 +146,7 @@ func boardChanges(t *testing.T, open Open) {
 			t.Errorf("%v\n%s", err, diff)
 		}
 		for _, k := range []board.Key{other, {Account: "acme", Team: "none"}} {
-			if _, err := d.WorkItem(t.Context(), k, "w2"); !errors.Is(err, a2a.ErrNotFound) {
+			if _, err := d.WorkItem(t.Context(), k, "w2"); !errors.Is(err, runs.ErrNotFound) {
 				t.Errorf("on %v: %v", k, err)
 			}
 		}
@@ -172,7 +172,7 @@ func boardChanges(t *testing.T, open Open) {
 		if diff := cmp.Diff(first, again, protocmp.Transform()); err != nil || diff != "" || calls != 1 {
 			t.Errorf("%d calls, %v\n%s", calls, err, diff)
 		}
-		if _, err := do("two"); !errors.Is(err, a2a.ErrReused) {
+		if _, err := do("two"); !errors.Is(err, runs.ErrReused) {
 			t.Errorf("another one: %v", err)
 		}
 		if o, _ := d.BoardOverview(t.Context(), desk); o.Seq != 2 {

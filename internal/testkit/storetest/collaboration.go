@@ -10,12 +10,12 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // collaboration returns a task of the owner me that is a collaboration. Its agent may have at most
 // most collaborations.
-func collaboration(id string, most int) a2a.New {
+func collaboration(id string, most int) runs.New {
 	n := task(id)
 	n.Accepted.Collaboration, n.Collaborations = &teamv1.Brief{TaskDescription: "do it"}, most
 	return n
@@ -36,12 +36,12 @@ func (r *rig) running(want ...string) {
 }
 
 // refused fails unless a collaboration is rejected because the agent has too many.
-func (r *rig) refused(n a2a.New) {
+func (r *rig) refused(n runs.New) {
 	r.Helper()
-	if root, existed, err := r.Create(r.ctx(), n); !errors.Is(err, a2a.ErrBusy) || existed {
+	if root, existed, err := r.Create(r.ctx(), n); !errors.Is(err, runs.ErrBusy) || existed {
 		r.Fatalf("Create = %q, %v, %v, want ErrBusy", root, existed, err)
 	}
-	if _, _, err := r.Task(r.ctx(), key(n.Accepted.GetTaskId())); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := r.Task(r.ctx(), key(n.Accepted.GetTaskId())); !errors.Is(err, runs.ErrNotFound) {
 		r.Fatalf("what was refused is there: %v", err)
 	}
 }
@@ -92,7 +92,7 @@ func slots(t *testing.T, open Open) {
 			t.Fatalf("Create = %q, %v, %v, want the first", root, existed, err)
 		}
 		again.Digest = []byte("other")
-		if _, existed, err := r.Create(r.ctx(), again); existed || !errors.Is(err, a2a.ErrReused) {
+		if _, existed, err := r.Create(r.ctx(), again); existed || !errors.Is(err, runs.ErrReused) {
 			t.Fatalf("Create = %v, %v, want ErrReused", existed, err)
 		}
 		r.running("one")
@@ -109,7 +109,7 @@ func slots(t *testing.T, open Open) {
 		claims := r.claims()
 		r.refused(colleague) // it is driven
 		for _, c := range claims {
-			r.park(c, a2a.Park{})
+			r.park(c, runs.Park{})
 		}
 		r.create(colleague)
 		r.refused(collaboration("three", 1))
@@ -117,23 +117,23 @@ func slots(t *testing.T, open Open) {
 	t.Run("P11 one that waits until its question expires holds no place", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(collaboration("one", 1))
-		r.park(r.claim("one"), a2a.Park{Until: r.clock.Now().Add(168 * time.Hour)})
+		r.park(r.claim("one"), runs.Park{Until: r.clock.Now().Add(168 * time.Hour)})
 		second := collaboration("two", 1)
 		second.AccountCollaborations = 1
 		r.create(second)
-		r.park(r.claim("two"), a2a.Park{Until: r.clock.Now().Add(168 * time.Hour)})
+		r.park(r.claim("two"), runs.Park{Until: r.clock.Now().Add(168 * time.Hour)})
 		r.clock.Move(169 * time.Hour)
 		r.refused(collaboration("three", 1)) // both are due again
 	})
 	t.Run("P11 an account has places of its own", func(t *testing.T) {
 		r := newRig(t, open)
-		of := func(id, agent, owner string) a2a.New {
+		of := func(id, agent, owner string) runs.New {
 			n := collaboration(id, 5)
 			n.AccountCollaborations, n.Accepted.Agent, n.Owner, n.Accepted.Owner = 2, agent, owner, owner
 			return n
 		}
 		r.create(of("one", "a", me), of("two", "b", "acme/zoe"), of("other", "a", "other/bob"))
-		if _, _, err := r.Create(r.ctx(), of("three", "c", me)); !errors.Is(err, a2a.ErrAccountBusy) {
+		if _, _, err := r.Create(r.ctx(), of("three", "c", me)); !errors.Is(err, runs.ErrAccountBusy) {
 			t.Fatalf("Create = %v, want ErrAccountBusy", err)
 		}
 		for _, c := range r.claims() {
@@ -154,7 +154,7 @@ func slots(t *testing.T, open Open) {
 
 // slotsOfDefined tests collaborations of teams that the catalog defines.
 func slotsOfDefined(t *testing.T, open Open) {
-	defined := func(id string, most int) a2a.New {
+	defined := func(id string, most int) runs.New {
 		n := collaboration(id, most)
 		n.Entry, n.Accepted.Pins = "a", &teamv1.Pins{Accounts: map[string]string{n.Accepted.GetAgent(): "acme"}}
 		return n
@@ -166,7 +166,7 @@ func slotsOfDefined(t *testing.T, open Open) {
 			t.Fatal(err)
 		}
 		r.create(defined("one", 1))
-		if _, err := r.ChangeCatalog(r.ctx(), version, catalog.Change{Delete: []string{"a"}}); !errors.Is(err, a2a.ErrBusy) {
+		if _, err := r.ChangeCatalog(r.ctx(), version, catalog.Change{Delete: []string{"a"}}); !errors.Is(err, runs.ErrBusy) {
 			t.Errorf("ChangeCatalog = %v, want ErrBusy", err)
 		}
 		if snap, err := r.Catalog(r.ctx()); err != nil || snap.Version != version || len(snap.Entries) != 1 {
@@ -176,7 +176,7 @@ func slotsOfDefined(t *testing.T, open Open) {
 		if _, err := r.ChangeCatalog(r.ctx(), version, catalog.Change{Delete: []string{"a"}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, existed, err := r.Create(r.ctx(), defined("two", 1)); existed || !errors.Is(err, a2a.ErrDeleted) {
+		if _, existed, err := r.Create(r.ctx(), defined("two", 1)); existed || !errors.Is(err, runs.ErrDeleted) {
 			t.Errorf("Create = %v, %v, want ErrDeleted", existed, err)
 		}
 		again := defined("three", 1)
@@ -204,9 +204,9 @@ func slotsOfDefined(t *testing.T, open Open) {
 			})
 			wg.Wait()
 			switch {
-			case begun == nil && errors.Is(deleted, a2a.ErrBusy):
+			case begun == nil && errors.Is(deleted, runs.ErrBusy):
 				r.append(r.claim(id(round)), succeeded())
-			case deleted == nil && errors.Is(begun, a2a.ErrDeleted):
+			case deleted == nil && errors.Is(begun, runs.ErrDeleted):
 			default:
 				t.Fatalf("round %d: Create = %v, ChangeCatalog = %v", round, begun, deleted)
 			}
@@ -228,7 +228,7 @@ func slotsAtOnce(t *testing.T, open Open) {
 					switch {
 					case err == nil && !existed && root == n.Accepted.GetTaskId():
 						won.Add(1)
-					case !errors.Is(err, a2a.ErrBusy):
+					case !errors.Is(err, runs.ErrBusy):
 						t.Errorf("Create = %q, %v, %v", root, existed, err)
 					}
 				})
@@ -247,7 +247,7 @@ func slotsAtOnce(t *testing.T, open Open) {
 }
 
 // collaborating returns the ids of the caller's collaborations.
-func (r *rig) collaborating(f a2a.RootFilter) []string {
+func (r *rig) collaborating(f runs.RootFilter) []string {
 	r.Helper()
 	ids, err := r.Collaborating(r.ctx(), me, f)
 	if err != nil {
@@ -263,35 +263,35 @@ func newestCollaborations(t *testing.T, open Open) {
 		foreign, other, hidden := collaboration("6", 9), collaboration("4", 9), collaboration("2", 9)
 		foreign.Owner, other.Accepted.Agent, hidden.Accepted.MayReplyDirectly = "acme/bob", "b", true
 		r.create(collaboration("3", 9), collaboration("1", 9), task("0"), task("7"), foreign, other, hidden, collaboration("5", 9))
-		claims := map[string]a2a.Claim{}
+		claims := map[string]runs.Claim{}
 		for _, c := range r.claims() {
 			claims[c.Root] = c
 		}
 		r.clock.Move(time.Second)
 		r.append(claims["3"], started(""), succeeded()) // the order is that of the ids
 		for _, c := range []struct {
-			f    a2a.RootFilter
+			f    runs.RootFilter
 			want []string
 		}{
-			{a2a.RootFilter{}, []string{"5", "4", "3", "1"}},
-			{a2a.RootFilter{Limit: 2}, []string{"5", "4"}},
-			{a2a.RootFilter{Before: "4"}, []string{"3", "1"}},
-			{a2a.RootFilter{Before: "4", Limit: 1}, []string{"3"}},
-			{a2a.RootFilter{Before: "45"}, []string{"4", "3", "1"}},
-			{a2a.RootFilter{Before: "1"}, nil},
-			{a2a.RootFilter{Agent: "a"}, []string{"5", "3", "1"}},
-			{a2a.RootFilter{Agent: "a", Before: "5", Limit: 1}, []string{"3"}},
-			{a2a.RootFilter{Agent: "c"}, nil},
+			{runs.RootFilter{}, []string{"5", "4", "3", "1"}},
+			{runs.RootFilter{Limit: 2}, []string{"5", "4"}},
+			{runs.RootFilter{Before: "4"}, []string{"3", "1"}},
+			{runs.RootFilter{Before: "4", Limit: 1}, []string{"3"}},
+			{runs.RootFilter{Before: "45"}, []string{"4", "3", "1"}},
+			{runs.RootFilter{Before: "1"}, nil},
+			{runs.RootFilter{Agent: "a"}, []string{"5", "3", "1"}},
+			{runs.RootFilter{Agent: "a", Before: "5", Limit: 1}, []string{"3"}},
+			{runs.RootFilter{Agent: "c"}, nil},
 		} {
 			if got := r.collaborating(c.f); !slices.Equal(got, c.want) {
 				t.Errorf("Collaborating(%+v) = %v, want %v", c.f, got, c.want)
 			}
 		}
 		r.append(claims["2"], started(""), progress("it is seen now"))
-		if got := r.collaborating(a2a.RootFilter{Before: "3"}); !slices.Equal(got, []string{"2", "1"}) {
+		if got := r.collaborating(runs.RootFilter{Before: "3"}); !slices.Equal(got, []string{"2", "1"}) {
 			t.Errorf("Collaborating = %v, without the one that is seen now", got)
 		}
-		if ids, err := r.Collaborating(r.ctx(), "nobody/else", a2a.RootFilter{}); err != nil || len(ids) > 0 {
+		if ids, err := r.Collaborating(r.ctx(), "nobody/else", runs.RootFilter{}); err != nil || len(ids) > 0 {
 			t.Errorf("Collaborating of somebody else = %v, %v", ids, err)
 		}
 	})

@@ -10,35 +10,35 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-var mine = a2a.Thread{Owner: me, ContextID: "c"}
+var mine = runs.Thread{Owner: me, ContextID: "c"}
 
 // said returns an exchange of one question and its answer.
-func said(task, path, text string) a2a.Exchange {
-	return a2a.Exchange{Task: task, By: []a2a.Contribution{saidBy(path, text)}}
+func said(task, path, text string) runs.Exchange {
+	return runs.Exchange{Task: task, By: []runs.Contribution{saidBy(path, text)}}
 }
 
-func saidBy(path, text string) a2a.Contribution {
-	return a2a.Contribution{Path: path, Messages: []*a2av1.Message{agent.UserMessage("q", text+"?"), agent.NewMessage(text + "!")}}
+func saidBy(path, text string) runs.Contribution {
+	return runs.Contribution{Path: path, Messages: []*a2av1.Message{agent.UserMessage("q", text+"?"), agent.NewMessage(text + "!")}}
 }
 
-func set(task, path, key string, v *structpb.Value) a2a.Exchange {
+func set(task, path, key string, v *structpb.Value) runs.Exchange {
 	e := said(task, path, key)
 	e.By[0].State = map[string]*structpb.Value{key: v}
 	return e
 }
 
-func (r *rig) remember(t a2a.Thread, e a2a.Exchange) {
+func (r *rig) remember(t runs.Thread, e runs.Exchange) {
 	r.Helper()
 	if err := r.Remember(r.ctx(), t, e); err != nil {
 		r.Fatalf("Remember(%v, %s): %v", t, e.Task, err)
 	}
 }
 
-func (r *rig) position(t a2a.Thread) int64 {
+func (r *rig) position(t runs.Thread) int64 {
 	r.Helper()
 	n, err := r.Position(r.ctx(), t)
 	if err != nil {
@@ -47,7 +47,7 @@ func (r *rig) position(t a2a.Thread) int64 {
 	return n
 }
 
-func (r *rig) recall(t a2a.Thread, path string, upTo int64) a2a.Recollection {
+func (r *rig) recall(t runs.Thread, path string, upTo int64) runs.Recollection {
 	r.Helper()
 	got, err := r.Recall(r.ctx(), t, path, upTo)
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *rig) recall(t a2a.Thread, path string, upTo int64) a2a.Recollection {
 }
 
 // history returns the texts of the recalled history.
-func (r *rig) history(t a2a.Thread, path string, upTo int64) []string {
+func (r *rig) history(t runs.Thread, path string, upTo int64) []string {
 	r.Helper()
 	list := []string{}
 	for _, m := range r.recall(t, path, upTo).History {
@@ -66,7 +66,7 @@ func (r *rig) history(t a2a.Thread, path string, upTo int64) []string {
 	return list
 }
 
-func (r *rig) wantHistory(t a2a.Thread, path string, upTo int64, want ...string) {
+func (r *rig) wantHistory(t runs.Thread, path string, upTo int64, want ...string) {
 	r.Helper()
 	if diff := cmp.Diff(append([]string{}, want...), r.history(t, path, upTo)); diff != "" {
 		r.Fatalf("history of %v, %s, up to %d (-want +got):\n%s", t, path, upTo, diff)
@@ -119,7 +119,7 @@ func conversations(t *testing.T, open Open) {
 	})
 	t.Run("S-39 each path has its own", func(t *testing.T) {
 		r := newRig(t, open)
-		r.remember(mine, a2a.Exchange{Task: "one", By: []a2a.Contribution{saidBy("top/low", "deep"), saidBy("top", "high"), saidBy("top/low", "again")}})
+		r.remember(mine, runs.Exchange{Task: "one", By: []runs.Contribution{saidBy("top/low", "deep"), saidBy("top", "high"), saidBy("top/low", "again")}})
 		at := r.position(mine)
 		r.wantHistory(mine, "top", at, "high?", "high!")
 		r.wantHistory(mine, "top/low", at, "deep?", "deep!", "again?", "again!")
@@ -127,9 +127,9 @@ func conversations(t *testing.T, open Open) {
 	})
 	t.Run("S-55 owners who use the same context have nothing in common", func(t *testing.T) {
 		r := newRig(t, open)
-		bob, elsewhere := a2a.Thread{Owner: "acme/bob", ContextID: "c"}, a2a.Thread{Owner: me, ContextID: "d"}
+		bob, elsewhere := runs.Thread{Owner: "acme/bob", ContextID: "c"}, runs.Thread{Owner: me, ContextID: "d"}
 		r.remember(mine, said("one", "lead", "mine"))
-		for _, other := range []a2a.Thread{bob, elsewhere} {
+		for _, other := range []runs.Thread{bob, elsewhere} {
 			if n := r.position(other); n != 0 {
 				t.Errorf("Position(%v) = %d", other, n)
 			}
@@ -155,7 +155,7 @@ func conversations(t *testing.T, open Open) {
 	})
 	t.Run("an exchange of nobody is refused", func(t *testing.T) {
 		r := newRig(t, open)
-		for _, bad := range []a2a.Thread{{Owner: me}, {ContextID: "c"}} {
+		for _, bad := range []runs.Thread{{Owner: me}, {ContextID: "c"}} {
 			if err := r.Remember(r.ctx(), bad, said("one", "lead", "x")); err == nil {
 				t.Errorf("Remember(%v) was taken", bad)
 			}
@@ -213,7 +213,7 @@ func states(t *testing.T, r *rig) {
 	r.remember(mine, set("two", "lead", "conversation.b", structpb.NewBoolValue(false))) // again: nothing
 	second := r.position(mine)
 	r.remember(mine, set("three", "lead", "conversation.a", structpb.NewNullValue()))
-	r.remember(mine, a2a.Exchange{Task: "four", By: []a2a.Contribution{saidBy("lead", "x"), {
+	r.remember(mine, runs.Exchange{Task: "four", By: []runs.Contribution{saidBy("lead", "x"), {
 		Path: "lead/low", State: map[string]*structpb.Value{"conversation.a": structpb.NewStringValue("low")},
 	}}})
 	last := r.position(mine)
@@ -243,8 +243,8 @@ func states(t *testing.T, r *rig) {
 func oldest(t *testing.T, r *rig) {
 	r.remember(mine, said("first", "rare", "early"))
 	const each = 100
-	for i := range a2a.KeptEntries/each + 1 {
-		e := a2a.Exchange{Task: id(i), By: []a2a.Contribution{{Path: "lead"}}}
+	for i := range runs.KeptEntries/each + 1 {
+		e := runs.Exchange{Task: id(i), By: []runs.Contribution{{Path: "lead"}}}
 		for j := range each {
 			e.By[0].Messages = append(e.By[0].Messages, agent.NewMessage(fmt.Sprint(i*each+j)))
 		}

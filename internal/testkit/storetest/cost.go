@@ -9,7 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -182,7 +182,7 @@ func costsOfAccounts(t *testing.T, open Open) {
 	t.Run("S-60 a damaged or refused append adds nothing", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")
-		if err := c.Journal.Append(r.ctx(), finished(used(1)), paid("1", "a/b", used(5))); !errors.Is(err, a2a.ErrTerminal) {
+		if err := c.Journal.Append(r.ctx(), finished(used(1)), paid("1", "a/b", used(5))); !errors.Is(err, runs.ErrTerminal) {
 			t.Fatalf("Append beyond the end: %v", err)
 		}
 		r.costs(day)

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // takeDue takes what is due and not taken, and returns the ids in order.
@@ -25,7 +25,7 @@ func (r *rig) takeDue(room *engine.Room) (ids []string) {
 }
 
 // claimRun claims a run, which may not be possible.
-func (r *rig) claimRun(replica, root string, room *engine.Room) (a2a.Claim, engine.Next) {
+func (r *rig) claimRun(replica, root string, room *engine.Room) (runs.Claim, engine.Next) {
 	r.Helper()
 	c, next, err := r.ClaimRun(r.ctx(), replica, root, room)
 	if err != nil {
@@ -58,7 +58,7 @@ func engines(t *testing.T, open Open) {
 		r.put("one", followUp("g")) // its driver hears of it
 		due(t, r)
 		r.append(c, taken(r.inbound(c)[0]))
-		r.park(c, a2a.Park{})
+		r.park(c, runs.Park{})
 		r.put("one", followUp("h"))
 		due(t, r, "one")
 	})
@@ -66,7 +66,7 @@ func engines(t *testing.T, open Open) {
 		r := newRig(t, open)
 		until := r.clock.Now().Add(time.Hour)
 		for _, id := range []string{"one", "two"} {
-			r.park(r.run(id), a2a.Park{Until: until})
+			r.park(r.run(id), runs.Park{Until: until})
 		}
 		if err := r.Scheduled(r.ctx(), "two", until); err != nil {
 			t.Fatal(err)
@@ -84,11 +84,11 @@ func engines(t *testing.T, open Open) {
 	t.Run("a run that cannot be claimed has a next drive", func(t *testing.T) {
 		r := newRig(t, open)
 		until := r.clock.Now().Add(time.Hour)
-		r.park(r.run("waits"), a2a.Park{})
-		r.park(r.run("later"), a2a.Park{Until: until})
+		r.park(r.run("waits"), runs.Park{})
+		r.park(r.run("later"), runs.Park{Until: until})
 		ended := r.run("ended")
 		r.append(ended, succeeded())
-		r.park(ended, a2a.Park{Done: true})
+		r.park(ended, runs.Park{Done: true})
 		for id, want := range map[string]engine.Next{"waits": {}, "later": {At: until}, "ended": {Ended: true}, "unknown": {Ended: true}} {
 			if c, next := r.claimRun("r1", id, room); c.Journal != nil || next.Ended != want.Ended || !next.At.Equal(want.At) {
 				t.Errorf("%s: claimed %v, next %v, want %v", id, c.Journal != nil, next, want)
@@ -106,7 +106,7 @@ func engines(t *testing.T, open Open) {
 			t.Fatalf("claimed again: %v, %v", second, next)
 		}
 		r.append(c, succeeded())
-		r.park(c, a2a.Park{Done: true})
+		r.park(c, runs.Park{Done: true})
 	})
 	t.Run("P11 as many runs of an account are taken and claimed as it may have", func(t *testing.T) {
 		r := newRig(t, open)
@@ -128,7 +128,7 @@ func engines(t *testing.T, open Open) {
 			t.Fatalf("taken are %v", got)
 		}
 		r.append(first, succeeded())
-		r.park(first, a2a.Park{Done: true})
+		r.park(first, runs.Park{Done: true})
 		if got := r.takeDue(limited); !slices.Equal(got, []string{"2"}) {
 			t.Fatalf("taken are %v", got)
 		}

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // shares are the shares of accounts, by account.
@@ -20,14 +21,14 @@ func (s shares) MaxRunningEach(a string) int   { return s.each[a] }
 func (s shares) LimitsRunning() bool           { return len(s.running)+len(s.each) > 0 }
 
 // of returns a new task of an owner.
-func of(owner, id string) a2a.New {
+func of(owner, id string) runs.New {
 	n := task(id)
 	n.Owner, n.Accepted.Owner = owner, owner
 	return n
 }
 
 // claimIn claims runs, and counts them by account.
-func (r *rig) claimIn(room *engine.Room) (claims []a2a.Claim, by map[string]int) {
+func (r *rig) claimIn(room *engine.Room) (claims []runs.Claim, by map[string]int) {
 	r.Helper()
 	claims, _, err := r.Claim(r.ctx(), "r1", room)
 	if err != nil {
@@ -35,7 +36,7 @@ func (r *rig) claimIn(room *engine.Room) (claims []a2a.Claim, by map[string]int)
 	}
 	by = map[string]int{}
 	for _, c := range claims {
-		by[a2a.AccountOf(c.Owner)]++
+		by[identity.AccountOf(c.Owner)]++
 	}
 	return claims, by
 }
@@ -44,7 +45,7 @@ func (r *rig) claimIn(room *engine.Room) (claims []a2a.Claim, by map[string]int)
 func (r *rig) flood(owner string, n int) {
 	r.Helper()
 	for i := range n {
-		r.create(of(owner, fmt.Sprintf("%s-%d", a2a.AccountOf(owner), i)))
+		r.create(of(owner, fmt.Sprintf("%s-%d", identity.AccountOf(owner), i)))
 	}
 	r.clock.Move(time.Second)
 }
@@ -71,7 +72,7 @@ func fairLeases(t *testing.T, open Open) {
 		}
 		room = engine.NewRoom(32, nil)
 		for _, c := range claims {
-			room.Take(a2a.AccountOf(c.Owner))
+			room.Take(identity.AccountOf(c.Owner))
 		}
 		r.flood("other/bob", 1)
 		_, by = r.claimIn(room.Clone())
@@ -92,9 +93,9 @@ func fairLeases(t *testing.T, open Open) {
 			if len(claims) != 1 {
 				t.Fatalf("claimed are %v", roots(claims))
 			}
-			room.Take(a2a.AccountOf(claims[0].Owner))
-			order = append(order, a2a.AccountOf(claims[0].Owner))
-			room.Give(a2a.AccountOf(claims[0].Owner))
+			room.Take(identity.AccountOf(claims[0].Owner))
+			order = append(order, identity.AccountOf(claims[0].Owner))
+			room.Give(identity.AccountOf(claims[0].Owner))
 		}
 		if got := slices.Sorted(slices.Values(order[:3])); !slices.Equal(got, []string{"acme", "other", "third"}) {
 			t.Errorf("the order is %v", order)
@@ -133,7 +134,7 @@ func limitedLeases(t *testing.T, open Open) {
 		claims, by := r.claimIn(room.Clone())
 		wantBy(t, by, map[string]int{"acme": 3, "other": 5})
 		for _, c := range claims {
-			room.Take(a2a.AccountOf(c.Owner))
+			room.Take(identity.AccountOf(c.Owner))
 		}
 		r.create(of("acme/zoe", "zoe"))
 		for range 4 {
@@ -144,7 +145,7 @@ func limitedLeases(t *testing.T, open Open) {
 		for _, c := range claims {
 			if c.Owner == "acme/ann" {
 				r.append(c, succeeded())
-				r.park(c, a2a.Park{Done: true})
+				r.park(c, runs.Park{Done: true})
 				room.Give("acme")
 				break
 			}
@@ -187,7 +188,7 @@ func limitedLeases(t *testing.T, open Open) {
 		for _, c := range claims {
 			if c.Owner == "acme/ann" {
 				r.append(c, succeeded())
-				r.park(c, a2a.Park{Done: true})
+				r.park(c, runs.Park{Done: true})
 				room.Give(c.Owner)
 				break
 			}

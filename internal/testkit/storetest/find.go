@@ -8,12 +8,12 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // find returns the tasks that a query selects, read in pages of two.
-func (r *rig) find(q a2a.TaskQuery) (all []*teamv1.FoundTask) {
+func (r *rig) find(q runs.TaskQuery) (all []*teamv1.FoundTask) {
 	r.Helper()
 	q.PageSize = 2
 	if q.Account == "" {
@@ -76,32 +76,32 @@ func founds(t *testing.T, open Open) {
 	failed := a2av1.TaskState_TASK_STATE_FAILED
 	for _, c := range []struct {
 		name string
-		q    a2a.TaskQuery
+		q    runs.TaskQuery
 		want []string
 	}{
-		{"all of an account, newest first", a2a.TaskQuery{}, []string{"t5", "t4", "t3", "t2", "t1", "t0"}},
-		{"another account", a2a.TaskQuery{Account: "other"}, []string{"t6"}},
-		{"an account without tasks", a2a.TaskQuery{Account: "acm"}, []string{}},
-		{"an owner", a2a.TaskQuery{Owner: "acme/bob"}, []string{"t5", "t4"}},
-		{"an agent", a2a.TaskQuery{Agent: "b"}, []string{"t4", "t1"}},
-		{"an agent of an owner", a2a.TaskQuery{Agent: "b", Owner: me}, []string{"t1"}},
-		{"a state", a2a.TaskQuery{State: failed}, []string{"t4", "t2"}},
-		{"a state of an owner", a2a.TaskQuery{State: failed, Owner: me}, []string{"t2"}},
-		{"a conversation", a2a.TaskQuery{ContextID: "d"}, []string{"t5", "t3", "t1"}},
-		{"an id", a2a.TaskQuery{ID: "t3"}, []string{"t3"}},
-		{"an id of another account", a2a.TaskQuery{ID: "t6"}, []string{}},
-		{"since", a2a.TaskQuery{Since: begin.Add(3 * time.Second)}, []string{"t5", "t4", "t3"}},
-		{"until", a2a.TaskQuery{Until: begin.Add(3 * time.Second)}, []string{"t2", "t1", "t0"}},
-		{"a word", a2a.TaskQuery{Text: "refund"}, []string{"t3", "t0"}},
-		{"a word of an owner", a2a.TaskQuery{Text: "order", Owner: "acme/bob"}, []string{"t4"}},
-		{"all words", a2a.TaskQuery{Text: "order 17"}, []string{"t0"}},
-		{"a word with an umlaut", a2a.TaskQuery{Text: "ähre"}, []string{"t2"}},
-		{"a character", a2a.TaskQuery{Text: "款"}, []string{"t4"}},
-		{"a part of a word", a2a.TaskQuery{Text: "ref"}, []string{}},
-		{"a word in a time", a2a.TaskQuery{Text: "order", Since: begin.Add(time.Second), Until: begin.Add(4 * time.Second)}, []string{"t1"}},
-		{"costs, highest first", a2a.TaskQuery{MinCostMicros: 300}, []string{"t4", "t1", "t2"}},
-		{"costs of an owner", a2a.TaskQuery{MinCostMicros: 301, Owner: me}, []string{"t1"}},
-		{"costs with a word and a state", a2a.TaskQuery{MinCostMicros: 1, Text: "order", State: failed}, []string{"t4"}},
+		{"all of an account, newest first", runs.TaskQuery{}, []string{"t5", "t4", "t3", "t2", "t1", "t0"}},
+		{"another account", runs.TaskQuery{Account: "other"}, []string{"t6"}},
+		{"an account without tasks", runs.TaskQuery{Account: "acm"}, []string{}},
+		{"an owner", runs.TaskQuery{Owner: "acme/bob"}, []string{"t5", "t4"}},
+		{"an agent", runs.TaskQuery{Agent: "b"}, []string{"t4", "t1"}},
+		{"an agent of an owner", runs.TaskQuery{Agent: "b", Owner: me}, []string{"t1"}},
+		{"a state", runs.TaskQuery{State: failed}, []string{"t4", "t2"}},
+		{"a state of an owner", runs.TaskQuery{State: failed, Owner: me}, []string{"t2"}},
+		{"a conversation", runs.TaskQuery{ContextID: "d"}, []string{"t5", "t3", "t1"}},
+		{"an id", runs.TaskQuery{ID: "t3"}, []string{"t3"}},
+		{"an id of another account", runs.TaskQuery{ID: "t6"}, []string{}},
+		{"since", runs.TaskQuery{Since: begin.Add(3 * time.Second)}, []string{"t5", "t4", "t3"}},
+		{"until", runs.TaskQuery{Until: begin.Add(3 * time.Second)}, []string{"t2", "t1", "t0"}},
+		{"a word", runs.TaskQuery{Text: "refund"}, []string{"t3", "t0"}},
+		{"a word of an owner", runs.TaskQuery{Text: "order", Owner: "acme/bob"}, []string{"t4"}},
+		{"all words", runs.TaskQuery{Text: "order 17"}, []string{"t0"}},
+		{"a word with an umlaut", runs.TaskQuery{Text: "ähre"}, []string{"t2"}},
+		{"a character", runs.TaskQuery{Text: "款"}, []string{"t4"}},
+		{"a part of a word", runs.TaskQuery{Text: "ref"}, []string{}},
+		{"a word in a time", runs.TaskQuery{Text: "order", Since: begin.Add(time.Second), Until: begin.Add(4 * time.Second)}, []string{"t1"}},
+		{"costs, highest first", runs.TaskQuery{MinCostMicros: 300}, []string{"t4", "t1", "t2"}},
+		{"costs of an owner", runs.TaskQuery{MinCostMicros: 301, Owner: me}, []string{"t1"}},
+		{"costs with a word and a state", runs.TaskQuery{MinCostMicros: 1, Text: "order", State: failed}, []string{"t4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := foundIDs(r.find(c.q)); !slices.Equal(got, c.want) {
@@ -110,18 +110,18 @@ func founds(t *testing.T, open Open) {
 		})
 	}
 	t.Run("what is found", func(t *testing.T) {
-		got := r.find(a2a.TaskQuery{ID: "t4"})[0]
+		got := r.find(runs.TaskQuery{ID: "t4"})[0]
 		if got.GetPrincipal() != "bob" || got.GetAgentId() != "b" || got.GetContextId() != "c" || got.GetText() != texts[4] || got.GetState() != failed ||
 			!got.GetCreated().AsTime().Equal(begin.Add(4*time.Second)) || got.GetSpent().GetCostMicros() != 800 || got.GetSpent().GetInputTokens() != 14 || got.GetSpent().GetOutputTokens() != 6 {
 			t.Errorf("found %v", got)
 		}
 	})
 	t.Run("tokens belong to their query", func(t *testing.T) {
-		page, err := r.Find(r.ctx(), a2a.TaskQuery{Account: "acme", PageSize: 2})
+		page, err := r.Find(r.ctx(), runs.TaskQuery{Account: "acme", PageSize: 2})
 		if err != nil || page.NextToken == "" {
 			t.Fatalf("Find = %v, %v", page, err)
 		}
-		for _, q := range []a2a.TaskQuery{{Account: "other"}, {Account: "acme", Owner: me}, {Account: "acme", Agent: "a"}, {Account: "acme", MinCostMicros: 1}, {Account: "acme", Text: "x"}} {
+		for _, q := range []runs.TaskQuery{{Account: "other"}, {Account: "acme", Owner: me}, {Account: "acme", Agent: "a"}, {Account: "acme", MinCostMicros: 1}, {Account: "acme", Text: "x"}} {
 			q.PageToken, q.PageSize = page.NextToken, 2
 			if _, err := r.Find(r.ctx(), q); err == nil {
 				t.Errorf("the token is accepted for %+v", q)

@@ -11,7 +11,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // halts tests the contract of halt.Store.
@@ -141,9 +141,9 @@ func haltRuns(t *testing.T, open Open) {
 			r := newRig(t, open)
 			over := r.run("1-over")
 			r.append(over, ended("", teamv1.Outcome_OUTCOME_SUCCEEDED))
-			r.park(over, a2a.Park{Done: true})
-			r.park(r.run("2-waits"), a2a.Park{})
-			r.park(r.run("3-later"), a2a.Park{Until: r.clock.Now().Add(time.Hour)})
+			r.park(over, runs.Park{Done: true})
+			r.park(r.run("2-waits"), runs.Park{})
+			r.park(r.run("3-later"), runs.Park{Until: r.clock.Now().Add(time.Hour)})
 			r.run("4-works")
 			h := r.putHalt(c.kind, c.name, false)
 			if !c.runs {
@@ -170,8 +170,8 @@ func haltRuns(t *testing.T, open Open) {
 	}
 	t.Run("a halt that pauses leaves runs alone that wait", func(t *testing.T) {
 		r := newRig(t, open)
-		r.park(r.run("1-waits"), a2a.Park{})
-		r.park(r.run("2-later"), a2a.Park{Until: r.clock.Now().Add(time.Hour)})
+		r.park(r.run("1-waits"), runs.Park{})
+		r.park(r.run("2-later"), runs.Park{Until: r.clock.Now().Add(time.Hour)})
 		r.run("3-works")
 		r.create(task("4-due"))
 		h := r.putHalt(ofServer, "", true)
@@ -184,13 +184,13 @@ func haltPaused(t *testing.T, open Open) {
 	t.Run("a run that a halt has paused is due when a halt ends, and one that waits is not", func(t *testing.T) {
 		r := newRig(t, open)
 		h := r.putHalt(ofTeam, "a", true)
-		r.park(r.run("waits"), a2a.Park{})
-		r.park(r.run("paused"), a2a.Park{Halts: h.GetVersion()})
+		r.park(r.run("waits"), runs.Park{})
+		r.park(r.run("paused"), runs.Park{Halts: h.GetVersion()})
 		if due := r.claims(); len(due) > 0 {
 			t.Fatalf("due are %v", roots(due))
 		}
 		r.endHalt(ofTeam, "a")
-		r.park(r.claim("paused"), a2a.Park{})
+		r.park(r.claim("paused"), runs.Park{})
 		r.endHalt(ofTeam, "a")
 		if due := r.claims(); len(due) > 0 {
 			t.Fatalf("due again are %v", roots(due))
@@ -201,7 +201,7 @@ func haltPaused(t *testing.T, open Open) {
 		h := r.putHalt(ofTeam, "a", true)
 		c := r.run("paused")
 		r.endHalt(ofTeam, "a")
-		r.park(c, a2a.Park{Halts: h.GetVersion()})
+		r.park(c, runs.Park{Halts: h.GetVersion()})
 		r.clock.Move(time.Second)
 		r.claim("paused")
 	})

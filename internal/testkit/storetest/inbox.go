@@ -7,7 +7,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 func inboxes(t *testing.T, open Open) {
@@ -50,7 +50,7 @@ func inboxes(t *testing.T, open Open) {
 	t.Run("A-16 an input makes a parked run due", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")
-		r.park(c, a2a.Park{Until: r.clock.Now().Add(time.Hour)})
+		r.park(c, runs.Park{Until: r.clock.Now().Add(time.Hour)})
 		if due := r.claims(); len(due) > 0 {
 			t.Fatalf("a parked run is due")
 		}
@@ -61,10 +61,10 @@ func inboxes(t *testing.T, open Open) {
 		r := newRig(t, open)
 		c := r.run("one")
 		r.put("one", followUp("f"))
-		r.park(c, a2a.Park{Until: r.clock.Now().Add(time.Hour)})
+		r.park(c, runs.Park{Until: r.clock.Now().Add(time.Hour)})
 		c = r.claim("one")
 		r.append(c, taken(r.inbound(c)[0]))
-		r.park(c, a2a.Park{Until: r.clock.Now().Add(time.Hour)})
+		r.park(c, runs.Park{Until: r.clock.Now().Add(time.Hour)})
 		if due := r.claims(); len(due) > 0 {
 			t.Fatalf("due without an unread input")
 		}
@@ -73,7 +73,7 @@ func inboxes(t *testing.T, open Open) {
 		r := newRig(t, open)
 		r.append(r.run("one"), succeeded())
 		for _, in := range []*teamv1.Inbound{followUp("f"), cancel("c")} {
-			if _, existed, err := r.Put(r.ctx(), key("one"), in, nil, nil); existed || !errors.Is(err, a2a.ErrTerminal) {
+			if _, existed, err := r.Put(r.ctx(), key("one"), in, nil, nil); existed || !errors.Is(err, runs.ErrTerminal) {
 				t.Fatalf("Put(%s) = %v, %v, want ErrTerminal", in.GetKey(), existed, err)
 			}
 		}
@@ -92,7 +92,7 @@ func inboxes(t *testing.T, open Open) {
 		if rows := r.inbound(c); len(rows) > 0 {
 			t.Fatalf("inbox holds %v after the end", rows)
 		}
-		r.park(c, a2a.Park{Done: true})
+		r.park(c, runs.Park{Done: true})
 		if due := r.claims(); len(due) > 0 {
 			t.Fatalf("a run that has ended is due")
 		}
@@ -140,7 +140,7 @@ func leases(t *testing.T, open Open) {
 	t.Run("A-16 a parked run is due at its time", func(t *testing.T) {
 		r := newRig(t, open)
 		until := r.clock.Now().Add(time.Hour)
-		r.park(r.run("one"), a2a.Park{Until: until})
+		r.park(r.run("one"), runs.Park{Until: until})
 		claims, next, err := r.Claim(r.ctx(), "r1", engine.NewRoom(10, nil))
 		if err != nil || len(claims) > 0 || next.IsZero() || next.After(until) {
 			t.Fatalf("Claim = %v, %v, %v, want to ask again by %v", roots(claims), next, err, until)
@@ -164,11 +164,11 @@ func leases(t *testing.T, open Open) {
 	t.Run("A-16 a run is done when its end is on record", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")
-		if _, err := r.Park(r.ctx(), c, a2a.Park{Done: true}); err == nil {
+		if _, err := r.Park(r.ctx(), c, runs.Park{Done: true}); err == nil {
 			t.Fatal("a run without an end is done")
 		}
 		r.append(c, succeeded())
-		r.park(c, a2a.Park{Done: true})
+		r.park(c, runs.Park{Done: true})
 	})
 }
 
@@ -177,36 +177,36 @@ func nextDrives(t *testing.T, open Open) {
 	t.Run("A-16 a run that is given up has a next drive", func(t *testing.T) {
 		until := NewClock().Now().Add(time.Hour)
 		for name, c := range map[string]struct {
-			give func(*rig, a2a.Claim) (engine.Next, error)
+			give func(*rig, runs.Claim) (engine.Next, error)
 			want func(*rig) engine.Next
 		}{
 			"parked until a time": {
-				func(r *rig, c a2a.Claim) (engine.Next, error) { return r.Park(r.ctx(), c, a2a.Park{Until: until}) },
+				func(r *rig, c runs.Claim) (engine.Next, error) { return r.Park(r.ctx(), c, runs.Park{Until: until}) },
 				func(*rig) engine.Next { return engine.Next{At: until} },
 			},
 			"parked for an input": {
-				func(r *rig, c a2a.Claim) (engine.Next, error) { return r.Park(r.ctx(), c, a2a.Park{}) },
+				func(r *rig, c runs.Claim) (engine.Next, error) { return r.Park(r.ctx(), c, runs.Park{}) },
 				func(*rig) engine.Next { return engine.Next{} },
 			},
 			"parked with an input": {
-				func(r *rig, c a2a.Claim) (engine.Next, error) {
+				func(r *rig, c runs.Claim) (engine.Next, error) {
 					r.put("one", followUp("f"))
-					return r.Park(r.ctx(), c, a2a.Park{Until: until})
+					return r.Park(r.ctx(), c, runs.Park{Until: until})
 				},
 				func(r *rig) engine.Next { return engine.Next{At: r.clock.Now()} },
 			},
 			"released": {
-				func(r *rig, c a2a.Claim) (engine.Next, error) { return r.Release(r.ctx(), c, time.Time{}) },
+				func(r *rig, c runs.Claim) (engine.Next, error) { return r.Release(r.ctx(), c, time.Time{}) },
 				func(r *rig) engine.Next { return engine.Next{At: r.clock.Now()} },
 			},
 			"released until a time": {
-				func(r *rig, c a2a.Claim) (engine.Next, error) { return r.Release(r.ctx(), c, until) },
+				func(r *rig, c runs.Claim) (engine.Next, error) { return r.Release(r.ctx(), c, until) },
 				func(*rig) engine.Next { return engine.Next{At: until} },
 			},
 			"ended": {
-				func(r *rig, c a2a.Claim) (engine.Next, error) {
+				func(r *rig, c runs.Claim) (engine.Next, error) {
 					r.append(c, succeeded())
-					return r.Park(r.ctx(), c, a2a.Park{Done: true})
+					return r.Park(r.ctx(), c, runs.Park{Done: true})
 				},
 				func(*rig) engine.Next { return engine.Next{Ended: true} },
 			},

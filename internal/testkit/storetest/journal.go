@@ -9,8 +9,8 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/race"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -38,7 +38,7 @@ func journals(t *testing.T, open Open) {
 		c := r.run("one")
 		delta := &teamv1.Event{Kind: &teamv1.Event_Delta{Delta: &teamv1.Delta{Text: "te"}}}
 		r.append(c, started(""), delta, noted("x"))
-		r.park(c, a2a.Park{})
+		r.park(c, runs.Park{})
 		r.put("one", followUp("f"))
 		events, err := r.claim("one").Journal.Load(r.ctx())
 		if err != nil {
@@ -73,14 +73,14 @@ func ends(t *testing.T, open Open) {
 	t.Run("A-16 nothing follows the end", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")
-		if err := c.Journal.Append(r.ctx(), succeeded(), noted("x")); !errors.Is(err, a2a.ErrTerminal) {
+		if err := c.Journal.Append(r.ctx(), succeeded(), noted("x")); !errors.Is(err, runs.ErrTerminal) {
 			t.Fatalf("Append beyond the end: %v, want ErrTerminal", err)
 		}
 		if n := len(r.events("one")); n != 1 {
 			t.Fatalf("%d events of a refused append", n-1)
 		}
 		r.append(c, ended("1", teamv1.Outcome_OUTCOME_FAILED), succeeded())
-		if err := c.Journal.Append(r.ctx(), noted("x")); !errors.Is(err, a2a.ErrTerminal) {
+		if err := c.Journal.Append(r.ctx(), noted("x")); !errors.Is(err, runs.ErrTerminal) {
 			t.Fatalf("Append after the end: %v, want ErrTerminal", err)
 		}
 	})
@@ -101,7 +101,7 @@ func ends(t *testing.T, open Open) {
 			switch err := <-errs; {
 			case err == nil:
 				wins++
-			case !errors.Is(err, a2a.ErrTerminal):
+			case !errors.Is(err, runs.ErrTerminal):
 				t.Fatalf("Append: %v, want ErrTerminal", err)
 			}
 		}
@@ -137,13 +137,13 @@ func ends(t *testing.T, open Open) {
 func second[T any](_ T, err error) error { return err }
 
 // fenced checks that all operations of a lost claim fail.
-func fenced(t *testing.T, r *rig, c a2a.Claim) {
+func fenced(t *testing.T, r *rig, c runs.Claim) {
 	t.Helper()
 	_, load := c.Journal.Load(r.ctx())
 	_, inbound := c.Journal.Inbound(r.ctx())
 	for name, err := range map[string]error{
 		"Append": c.Journal.Append(r.ctx(), noted("x")), "Commit": c.Journal.Commit(r.ctx()), "Load": load, "Inbound": inbound,
-		"Park": second(r.Park(r.ctx(), c, a2a.Park{})), "Release": second(r.Release(r.ctx(), c, time.Time{})),
+		"Park": second(r.Park(r.ctx(), c, runs.Park{})), "Release": second(r.Release(r.ctx(), c, time.Time{})),
 	} {
 		if !errors.Is(err, agent.ErrFenced) {
 			t.Errorf("%s: %v, want ErrFenced", name, err)
@@ -178,16 +178,16 @@ func limits(t *testing.T, open Open) {
 		for ; err == nil && n < 60; n++ {
 			err = c.Journal.Append(r.ctx(), noted(text))
 		}
-		if !errors.Is(err, a2a.ErrLimit) || n != maxBytes>>20 {
+		if !errors.Is(err, runs.ErrLimit) || n != maxBytes>>20 {
 			t.Fatalf("append %d: %v, want ErrLimit", n, err)
 		}
 	})
 }
 
 // full checks which events a full journal accepts.
-func full(t *testing.T, r *rig, c a2a.Claim) {
+func full(t *testing.T, r *rig, c runs.Claim) {
 	t.Helper()
-	if err := c.Journal.Append(r.ctx(), noted("x")); !errors.Is(err, a2a.ErrLimit) {
+	if err := c.Journal.Append(r.ctx(), noted("x")); !errors.Is(err, runs.ErrLimit) {
 		t.Fatalf("Append to a full journal: %v, want ErrLimit", err)
 	}
 	r.put(c.Root, followUp("f"))

@@ -12,8 +12,8 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/audit"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -165,7 +165,7 @@ func keepConversations(t *testing.T, open OpenKeep) {
 	s := open(t, c.Now, store.Keep{Conversations: 10 * day})
 	r := &rig{failer: t, Sweeper: s, clock: c}
 	r.create(task("t1")) // in the conversation mine
-	idle := a2a.Thread{Owner: me, ContextID: "idle"}
+	idle := runs.Thread{Owner: me, ContextID: "idle"}
 	r.remember(mine, said("t1", "lead", "x"))
 	r.remember(idle, said("t0", "lead", "y"))
 	c.Move(9 * day)
@@ -179,7 +179,7 @@ func keepConversations(t *testing.T, open OpenKeep) {
 	if err := claim.Journal.Append(t.Context(), succeeded()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Park(t.Context(), claim, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(t.Context(), claim, runs.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	sweepNow(t, s)

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // list reads all pages of the tasks that a filter selects.
-func (r *rig) list(f a2a.Filter) (tasks []*a2av1.Task, total int) {
+func (r *rig) list(f runs.Filter) (tasks []*a2av1.Task, total int) {
 	r.Helper()
 	for {
 		page, err := r.List(r.ctx(), me, f)
@@ -52,7 +52,7 @@ func lists(t *testing.T, open Open) {
 			})
 		}
 		wg.Wait()
-		tasks, total := r.list(a2a.Filter{PageSize: 7})
+		tasks, total := r.list(runs.Filter{PageSize: 7})
 		if len(tasks) != 250 || total != 250 {
 			t.Fatalf("%d tasks, total %d, want 250", len(tasks), total)
 		}
@@ -73,7 +73,7 @@ func lists(t *testing.T, open Open) {
 				r.append(c, started(""))
 			}
 		}
-		if tasks, _ := r.list(a2a.Filter{}); !slices.Equal(ids(tasks), []string{"one", "two"}) {
+		if tasks, _ := r.list(runs.Filter{}); !slices.Equal(ids(tasks), []string{"one", "two"}) {
 			t.Fatalf("listed %v", ids(tasks))
 		}
 	})
@@ -117,10 +117,10 @@ func newer(a, b *a2av1.Task) int {
 }
 
 // filters returns filters with all combinations of set fields.
-func filters(start time.Time) []a2a.Filter {
-	var all []a2a.Filter
+func filters(start time.Time) []runs.Filter {
+	var all []runs.Filter
 	for i := range 16 {
-		var f a2a.Filter
+		var f runs.Filter
 		if i&1 > 0 {
 			f.Agent = "a0"
 		}
@@ -135,13 +135,13 @@ func filters(start time.Time) []a2a.Filter {
 		}
 		all = append(all, f)
 	}
-	return append(all, a2a.Filter{Agent: "none"}, a2a.Filter{ContextID: "none"}, a2a.Filter{StatusAfter: start.Add(time.Hour)},
-		a2a.Filter{StatusAfter: time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC)}, a2a.Filter{StatusAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)},
-		a2a.Filter{StatusAfter: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)})
+	return append(all, runs.Filter{Agent: "none"}, runs.Filter{ContextID: "none"}, runs.Filter{StatusAfter: start.Add(time.Hour)},
+		runs.Filter{StatusAfter: time.Date(2262, 4, 12, 0, 0, 0, 0, time.UTC)}, runs.Filter{StatusAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)},
+		runs.Filter{StatusAfter: time.Date(1, 1, 1, 0, 0, 0, 1, time.UTC)})
 }
 
 // selects reports whether a filter selects task i.
-func selects(f a2a.Filter, start time.Time, i int) bool {
+func selects(f runs.Filter, start time.Time, i int) bool {
 	return (f.Agent == "" || f.Agent == fmt.Sprint("a", i%2)) &&
 		(f.ContextID == "" || f.ContextID == fmt.Sprint("c", i%3)) &&
 		(f.State == 0 || i%4 == 0) &&
@@ -154,7 +154,7 @@ func pages(t *testing.T, open Open) {
 		for i := range 5 {
 			r.create(task(id(i)))
 		}
-		f := a2a.Filter{PageSize: 2, Agent: "a"}
+		f := runs.Filter{PageSize: 2, Agent: "a"}
 		page, err := r.List(r.ctx(), me, f)
 		if err != nil || page.NextToken == "" {
 			t.Fatalf("List = %v, %v", page, err)
@@ -168,24 +168,24 @@ func pages(t *testing.T, open Open) {
 		other.Agent = ""
 		turned := f
 		turned.Agent, turned.ContextID = "", "a"
-		for name, call := range map[string]func() (a2a.Page, error){
-			"owner":   func() (a2a.Page, error) { return r.List(r.ctx(), "acme/bob", f) },
-			"filter":  func() (a2a.Page, error) { return r.List(r.ctx(), me, other) },
-			"field":   func() (a2a.Page, error) { return r.List(r.ctx(), me, turned) },
-			"nothing": func() (a2a.Page, error) { return r.List(r.ctx(), me, a2a.Filter{PageToken: "x"}) },
-			"bytes":   func() (a2a.Page, error) { return r.List(r.ctx(), me, a2a.Filter{PageToken: "!"}) },
-			"changed": func() (a2a.Page, error) {
+		for name, call := range map[string]func() (runs.Page, error){
+			"owner":   func() (runs.Page, error) { return r.List(r.ctx(), "acme/bob", f) },
+			"filter":  func() (runs.Page, error) { return r.List(r.ctx(), me, other) },
+			"field":   func() (runs.Page, error) { return r.List(r.ctx(), me, turned) },
+			"nothing": func() (runs.Page, error) { return r.List(r.ctx(), me, runs.Filter{PageToken: "x"}) },
+			"bytes":   func() (runs.Page, error) { return r.List(r.ctx(), me, runs.Filter{PageToken: "!"}) },
+			"changed": func() (runs.Page, error) {
 				f := f
 				f.PageToken = f.PageToken[:20] + "AAAA" + f.PageToken[24:]
 				return r.List(r.ctx(), me, f)
 			},
-			"late": func() (a2a.Page, error) {
+			"late": func() (runs.Page, error) {
 				r.clock.Move(time.Hour + 2*time.Second)
 				defer r.clock.Move(-time.Hour - 2*time.Second)
 				return r.List(r.ctx(), me, f)
 			},
 		} {
-			if _, err := call(); !errors.Is(err, a2a.ErrPageToken) {
+			if _, err := call(); !errors.Is(err, runs.ErrPageToken) {
 				t.Errorf("%s: %v, want ErrPageToken", name, err)
 			}
 		}
@@ -196,7 +196,7 @@ func pages(t *testing.T, open Open) {
 			r.create(task(id(i)))
 			r.clock.Move(time.Second)
 		}
-		page, err := r.List(r.ctx(), me, a2a.Filter{PageSize: 3})
+		page, err := r.List(r.ctx(), me, runs.Filter{PageSize: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func pages(t *testing.T, open Open) {
 			}
 		}
 		r.create(task("new"))
-		rest, err := r.List(r.ctx(), me, a2a.Filter{PageSize: 3, PageToken: page.NextToken})
+		rest, err := r.List(r.ctx(), me, runs.Filter{PageSize: 3, PageToken: page.NextToken})
 		if err != nil || !slices.Equal(ids(rest.Tasks), []string{id(2), id(1), id(0)}) || rest.Total != 6 {
 			t.Fatalf("List = %v of %d, %v", ids(rest.Tasks), rest.Total, err)
 		}
@@ -216,7 +216,7 @@ func pages(t *testing.T, open Open) {
 		for i := range 51 {
 			r.create(task(id(i)))
 		}
-		page, err := r.List(r.ctx(), me, a2a.Filter{})
+		page, err := r.List(r.ctx(), me, runs.Filter{})
 		if err != nil || len(page.Tasks) != 50 || page.NextToken == "" {
 			t.Fatalf("%d tasks, %v", len(page.Tasks), err)
 		}
@@ -231,7 +231,7 @@ func fits(t *testing.T, open Open) {
 			r.clock.Move(time.Second)
 		}
 		var got []string
-		f := a2a.Filter{PageSize: 5}
+		f := runs.Filter{PageSize: 5}
 		for _, want := range []int{2, 2, 1, 1, 1} { // the 5th one and the 6th one are large
 			room := 2
 			f.Fits = func(t *a2av1.Task) bool {
@@ -255,7 +255,7 @@ func fits(t *testing.T, open Open) {
 		if !slices.Equal(got, []string{id(6), id(5), id(4), id(3), id(2), id(1), id(0)}) {
 			t.Errorf("listed %v", got)
 		}
-		if task, _, err := r.Task(r.ctx(), a2a.Key{Owner: me, ID: id(0)}); err != nil || len(task.GetHistory()) == 0 {
+		if task, _, err := r.Task(r.ctx(), runs.Key{Owner: me, ID: id(0)}); err != nil || len(task.GetHistory()) == 0 {
 			t.Errorf("cut for others too: %v, %v", task, err)
 		}
 	})

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/sample"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // models compares a store with a simple model under random calls.
@@ -60,7 +60,7 @@ type modelTask struct {
 	statusAt time.Time
 	rows     []int64 // unread
 	lastRow  int64
-	claim    *a2a.Claim
+	claim    *runs.Claim
 	due      time.Time // zero is never
 	ended    bool
 }
@@ -99,7 +99,7 @@ func (m *model) create(t *rapid.T) {
 func (m *model) repeated(q modelRequest, digest, wantRoot, root string, n int64, existed bool, err error) {
 	m.Helper()
 	if q.digest != digest || wantRoot != "" && wantRoot != q.root {
-		if existed || !errors.Is(err, a2a.ErrReused) {
+		if existed || !errors.Is(err, runs.ErrReused) {
 			m.Fatalf("reused message: %v, %v, want ErrReused", existed, err)
 		}
 		return
@@ -137,7 +137,7 @@ func (m *model) put(t *rapid.T) {
 		return
 	}
 	if task.ended {
-		if existed || !errors.Is(err, a2a.ErrTerminal) {
+		if existed || !errors.Is(err, runs.ErrTerminal) {
 			t.Fatalf("Put after the end = %v, %v, want ErrTerminal", existed, err)
 		}
 		return
@@ -194,7 +194,7 @@ func (m *model) end(t *rapid.T) {
 
 func (m *model) park(t *rapid.T) {
 	task := m.draw(t, claimed)
-	p := a2a.Park{Done: task.ended}
+	p := runs.Park{Done: task.ended}
 	if rapid.Bool().Draw(t, "until") {
 		p.Until = m.clock.Now().Add(time.Hour)
 	}
@@ -231,7 +231,7 @@ func (m *model) check(*rapid.T) {
 			}
 			return 1
 		})
-		got, total := m.list(a2a.Filter{State: state, PageSize: 3})
+		got, total := m.list(runs.Filter{State: state, PageSize: 3})
 		if len(got) != len(want) || total != len(want) {
 			m.Fatalf("%d tasks listed, total %d, want %d", len(got), total, len(want))
 		}

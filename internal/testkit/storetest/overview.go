@@ -7,11 +7,11 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // runs returns the marks of the runs that a filter selects.
-func (r *rig) runs(f a2a.RunFilter) []a2a.RunMark {
+func (r *rig) runs(f runs.RunFilter) []runs.RunMark {
 	r.Helper()
 	marks, err := r.Runs(r.ctx(), me, f)
 	if err != nil {
@@ -23,7 +23,7 @@ func (r *rig) runs(f a2a.RunFilter) []a2a.RunMark {
 	return marks
 }
 
-func marked(marks []a2a.RunMark) []string {
+func marked(marks []runs.RunMark) []string {
 	out := []string{}
 	for _, m := range marks {
 		out = append(out, m.Root)
@@ -77,7 +77,7 @@ func overviews(t *testing.T, open Open) {
 		hidden := task("hidden")
 		hidden.Accepted.MayReplyDirectly = true
 		r.create(hidden)
-		claims := map[string]a2a.Claim{}
+		claims := map[string]runs.Claim{}
 		for _, c := range r.claims() {
 			claims[c.Root] = c
 		}
@@ -86,34 +86,34 @@ func overviews(t *testing.T, open Open) {
 		r.clock.Move(time.Second)
 		r.append(claims["two"], started(""), succeeded())
 		end := r.clock.Now()
-		want := []a2a.RunMark{
+		want := []runs.RunMark{
 			{Root: "two", Agent: "a", Seq: 3, State: a2av1.TaskState_TASK_STATE_COMPLETED, StatusAt: end},
 			{Root: "one", Agent: "a", Seq: 3, State: a2av1.TaskState_TASK_STATE_WORKING, StatusAt: begin.Add(time.Second)},
 			{Root: "other", Agent: "b", Seq: 1, State: a2av1.TaskState_TASK_STATE_SUBMITTED, StatusAt: begin},
 		}
 		for _, c := range []struct {
-			f    a2a.RunFilter
-			want []a2a.RunMark
+			f    runs.RunFilter
+			want []runs.RunMark
 		}{
-			{a2a.RunFilter{}, want[1:]},
-			{a2a.RunFilter{Agent: "a"}, want[1:2]},
-			{a2a.RunFilter{Agent: "b", Ended: true}, want[2:]},
-			{a2a.RunFilter{Agent: "c"}, nil},
-			{a2a.RunFilter{Ended: true}, want},
-			{a2a.RunFilter{Ended: true, Since: end}, want},
-			{a2a.RunFilter{Ended: true, Since: end.Add(time.Millisecond)}, want[1:]},
-			{a2a.RunFilter{Ended: true, Limit: 2}, want[:2]},
-			{a2a.RunFilter{Limit: 1}, want[1:2]},
+			{runs.RunFilter{}, want[1:]},
+			{runs.RunFilter{Agent: "a"}, want[1:2]},
+			{runs.RunFilter{Agent: "b", Ended: true}, want[2:]},
+			{runs.RunFilter{Agent: "c"}, nil},
+			{runs.RunFilter{Ended: true}, want},
+			{runs.RunFilter{Ended: true, Since: end}, want},
+			{runs.RunFilter{Ended: true, Since: end.Add(time.Millisecond)}, want[1:]},
+			{runs.RunFilter{Ended: true, Limit: 2}, want[:2]},
+			{runs.RunFilter{Limit: 1}, want[1:2]},
 		} {
 			if got := r.runs(c.f); !slices.Equal(got, c.want) {
 				t.Errorf("Runs(%+v) = %v, want %v", c.f, got, c.want)
 			}
 		}
 		r.append(claims["hidden"], started(""), progress("it is seen now"))
-		if got := marked(r.runs(a2a.RunFilter{Agent: "a"})); !slices.Contains(got, "hidden") {
+		if got := marked(r.runs(runs.RunFilter{Agent: "a"})); !slices.Contains(got, "hidden") {
 			t.Errorf("Runs = %v, without the run that is seen now", got)
 		}
-		if marks, err := r.Runs(r.ctx(), "nobody/else", a2a.RunFilter{Ended: true}); err != nil || len(marks) > 0 {
+		if marks, err := r.Runs(r.ctx(), "nobody/else", runs.RunFilter{Ended: true}); err != nil || len(marks) > 0 {
 			t.Errorf("Runs of somebody else = %v, %v", marks, err)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 const lease = 15 * time.Second
@@ -27,7 +27,7 @@ func pushConfig(id string) *a2av1.TaskPushNotificationConfig {
 // putPush stores a configuration for a task of the owner me.
 func (r *rig) putPush(task, id string, seen int64) {
 	r.Helper()
-	if err := r.PutPush(r.ctx(), a2a.Push{Task: key(task), Config: pushConfig(id), PushState: a2a.PushState{Seen: seen}}); err != nil {
+	if err := r.PutPush(r.ctx(), runs.Push{Task: key(task), Config: pushConfig(id), PushState: runs.PushState{Seen: seen}}); err != nil {
 		r.Fatalf("PutPush(%s, %s): %v", task, id, err)
 	}
 }
@@ -47,7 +47,7 @@ func (r *rig) pushed(task string) []string {
 }
 
 // claimPushes claims all configurations that are due.
-func (r *rig) claimPushes() []a2a.PushClaim {
+func (r *rig) claimPushes() []runs.PushClaim {
 	r.Helper()
 	claims, _, err := r.ClaimPushes(r.ctx(), 100, lease)
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *rig) claimPushes() []a2a.PushClaim {
 }
 
 // claimPush claims the configuration with an id, and fails unless it is the only one that is due.
-func (r *rig) claimPush(id string) a2a.PushClaim {
+func (r *rig) claimPush(id string) runs.PushClaim {
 	r.Helper()
 	claims := r.claimPushes()
 	if len(claims) != 1 || claims[0].Config.GetId() != id {
@@ -66,7 +66,7 @@ func (r *rig) claimPush(id string) a2a.PushClaim {
 	return claims[0]
 }
 
-func (r *rig) settle(c a2a.PushClaim, s a2a.PushStep) {
+func (r *rig) settle(c runs.PushClaim, s runs.PushStep) {
 	r.Helper()
 	if err := r.SettlePush(r.ctx(), c, s); err != nil {
 		r.Fatalf("SettlePush(%s): %v", c.Config.GetId(), err)
@@ -74,9 +74,9 @@ func (r *rig) settle(c a2a.PushClaim, s a2a.PushStep) {
 }
 
 // idle releases a claim until there is an event after the sequence number seen.
-func (r *rig) idle(c a2a.PushClaim, seen int64) {
+func (r *rig) idle(c runs.PushClaim, seen int64) {
 	r.Helper()
-	r.settle(c, a2a.PushStep{PushState: a2a.PushState{Seen: seen}, Then: a2a.PushIdle})
+	r.settle(c, runs.PushStep{PushState: runs.PushState{Seen: seen}, Then: runs.PushIdle})
 }
 
 func pushes(t *testing.T, open Open) {
@@ -114,7 +114,7 @@ func pushKept(t *testing.T, r *rig) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.Push(r.ctx(), key("one"), "b"); !errors.Is(err, a2a.ErrNotFound) {
+	if _, err := r.Push(r.ctx(), key("one"), "b"); !errors.Is(err, runs.ErrNotFound) {
 		t.Errorf("Push of what was deleted: %v", err)
 	}
 	if got := r.pushed("one"); !slices.Equal(got, []string{"a", "c"}) {
@@ -141,7 +141,7 @@ func pushVersioned(t *testing.T, r *rig) {
 		t.Errorf("versions %q and %q", a, b)
 	}
 	r.putPush("one", "a", 1)
-	if err := r.PutPush(r.ctx(), a2a.Push{Task: key("one"), Config: pushConfig("b"), Version: "0.3"}); err != nil {
+	if err := r.PutPush(r.ctx(), runs.Push{Task: key("one"), Config: pushConfig("b"), Version: "0.3"}); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := version("a"), version("b"); a != "" || b != "0.3" {
@@ -157,15 +157,15 @@ func pushVersioned(t *testing.T, r *rig) {
 func pushOwned(t *testing.T, r *rig) {
 	r.create(task("one"))
 	r.putPush("one", "a", 1)
-	foreign := a2a.Key{Owner: "acme/bob", ID: "one"}
-	for _, k := range []a2a.Key{foreign, key("nothing")} {
+	foreign := runs.Key{Owner: "acme/bob", ID: "one"}
+	for _, k := range []runs.Key{foreign, key("nothing")} {
 		_, err1 := r.Push(r.ctx(), k, "a")
 		_, err2 := r.ListPushes(r.ctx(), k, "", 10)
 		err3 := r.DeletePush(r.ctx(), k, "a")
-		err4 := r.PutPush(r.ctx(), a2a.Push{Task: k, Config: pushConfig("x")})
+		err4 := r.PutPush(r.ctx(), runs.Push{Task: k, Config: pushConfig("x")})
 		_, _, err5 := r.DeadPushes(r.ctx(), k, 10)
 		for i, err := range []error{err1, err2, err3, err4, err5} {
-			if !errors.Is(err, a2a.ErrNotFound) {
+			if !errors.Is(err, runs.ErrNotFound) {
 				t.Errorf("%v, call %d: %v", k, i, err)
 			}
 		}
@@ -176,32 +176,32 @@ func pushOwned(t *testing.T, r *rig) {
 }
 
 func pushLimits(t *testing.T, r *rig) {
-	tasks := a2a.MaxPushOwner/a2a.MaxPushTask + 1
+	tasks := runs.MaxPushOwner/runs.MaxPushTask + 1
 	for i := range tasks {
 		r.create(task(id(i)))
 	}
 	var err error
 	n := 0
 	for i := range tasks {
-		for j := range a2a.MaxPushTask {
-			if err = r.PutPush(r.ctx(), a2a.Push{Task: key(id(i)), Config: pushConfig(id(j))}); err != nil {
+		for j := range runs.MaxPushTask {
+			if err = r.PutPush(r.ctx(), runs.Push{Task: key(id(i)), Config: pushConfig(id(j))}); err != nil {
 				break
 			}
 			n++
 		}
 		if i == 0 {
-			if err := r.PutPush(r.ctx(), a2a.Push{Task: key(id(i)), Config: pushConfig("one-more")}); !errors.Is(err, a2a.ErrPushTask) {
+			if err := r.PutPush(r.ctx(), runs.Push{Task: key(id(i)), Config: pushConfig("one-more")}); !errors.Is(err, runs.ErrPushTask) {
 				t.Fatalf("the 17th of a task: %v", err)
 			}
 			r.putPush(id(i), id(3), 0) // a replacement is none more
 		}
 	}
-	if n != a2a.MaxPushOwner || !errors.Is(err, a2a.ErrPushOwner) {
+	if n != runs.MaxPushOwner || !errors.Is(err, runs.ErrPushOwner) {
 		t.Fatalf("%d were taken, then %v", n, err)
 	}
 	more := task("more")
 	more.Push = pushConfig("inline")
-	if _, _, err := r.Create(r.ctx(), more); !errors.Is(err, a2a.ErrPushOwner) {
+	if _, _, err := r.Create(r.ctx(), more); !errors.Is(err, runs.ErrPushOwner) {
 		t.Errorf("a task with one more: %v", err)
 	}
 	known := task("other") // of a message that is there already
@@ -209,7 +209,7 @@ func pushLimits(t *testing.T, r *rig) {
 	if root, existed, err := r.Create(r.ctx(), known); root != id(0) || !existed || err != nil {
 		t.Errorf("a message that is sent again = %q, %v, %v", root, existed, err)
 	}
-	if _, _, err := r.Task(r.ctx(), key("more")); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := r.Task(r.ctx(), key("more")); !errors.Is(err, runs.ErrNotFound) {
 		t.Errorf("the task was made: %v", err)
 	}
 	if err := r.DeletePush(r.ctx(), key(id(0)), id(0)); err != nil {
@@ -255,12 +255,12 @@ func pushClaimed(t *testing.T, r *rig) {
 	if ok, err := r.HoldsPush(r.ctx(), first); ok || err != nil {
 		t.Errorf("HoldsPush of a claim that lapsed = %v, %v", ok, err)
 	}
-	if err := r.SettlePush(r.ctx(), first, a2a.PushStep{Then: a2a.PushIdle}); !errors.Is(err, a2a.ErrPushLost) {
+	if err := r.SettlePush(r.ctx(), first, runs.PushStep{Then: runs.PushIdle}); !errors.Is(err, runs.ErrPushLost) {
 		t.Errorf("a claim that lapsed settles: %v", err)
 	}
-	state := a2a.PushState{Seen: 1, Part: 2, Tries: 3, Since: r.clock.Now(), Error: "why"}
-	r.settle(second, a2a.PushStep{PushState: state, Then: a2a.PushHold, At: r.clock.Now().Add(lease)})
-	r.settle(second, a2a.PushStep{PushState: state, Then: a2a.PushDue, At: r.clock.Now().Add(time.Minute)})
+	state := runs.PushState{Seen: 1, Part: 2, Tries: 3, Since: r.clock.Now(), Error: "why"}
+	r.settle(second, runs.PushStep{PushState: state, Then: runs.PushHold, At: r.clock.Now().Add(lease)})
+	r.settle(second, runs.PushStep{PushState: state, Then: runs.PushDue, At: r.clock.Now().Add(time.Minute)})
 	if more := r.claimPushes(); len(more) != 0 {
 		t.Fatalf("claimed before it is due: %v", more)
 	}
@@ -280,7 +280,7 @@ func pushClaimed(t *testing.T, r *rig) {
 	if ok, err := r.HoldsPush(r.ctx(), third); ok || err != nil {
 		t.Errorf("HoldsPush of what was deleted = %v, %v", ok, err)
 	}
-	if err := r.SettlePush(r.ctx(), third, a2a.PushStep{Then: a2a.PushIdle}); !errors.Is(err, a2a.ErrPushLost) {
+	if err := r.SettlePush(r.ctx(), third, runs.PushStep{Then: runs.PushIdle}); !errors.Is(err, runs.ErrPushLost) {
 		t.Errorf("what was deleted settles: %v", err)
 	}
 }
@@ -312,7 +312,7 @@ func pushWoken(t *testing.T, r *rig) {
 	n.Push = pushConfig("a")
 	r.create(n)
 	r.told()
-	var run a2a.Claim
+	var run runs.Claim
 	for _, c := range r.claims() {
 		if c.Root == "one" {
 			run = c
@@ -369,8 +369,8 @@ func pushDead(t *testing.T, r *rig) {
 	r.putPush("one", "b", 0)
 	for i, c := range r.claimPushes() {
 		r.clock.Move(time.Second)
-		step := a2a.PushStep{PushState: a2a.PushState{Seen: 1, Failing: true, Error: "no"}, Then: a2a.PushHold, At: r.clock.Now().Add(lease)}
-		step.Dead = &a2a.DeadPush{Config: c.Config.GetId(), Seq: 1, Part: i + 1, Tries: 20, Error: "no", At: r.clock.Now()}
+		step := runs.PushStep{PushState: runs.PushState{Seen: 1, Failing: true, Error: "no"}, Then: runs.PushHold, At: r.clock.Now().Add(lease)}
+		step.Dead = &runs.DeadPush{Config: c.Config.GetId(), Seq: 1, Part: i + 1, Tries: 20, Error: "no", At: r.clock.Now()}
 		r.settle(c, step)
 		r.settle(c, step) // its answer was lost
 	}
@@ -384,7 +384,7 @@ func pushDead(t *testing.T, r *rig) {
 	if err := r.DeletePush(r.ctx(), key("one"), "b"); err != nil {
 		t.Fatal(err)
 	}
-	if list, _, err := r.DeadPushes(r.ctx(), key("one"), 10); err != nil || slices.ContainsFunc(list, func(d a2a.DeadPush) bool { return d.Config == "b" }) {
+	if list, _, err := r.DeadPushes(r.ctx(), key("one"), 10); err != nil || slices.ContainsFunc(list, func(d runs.DeadPush) bool { return d.Config == "b" }) {
 		t.Errorf("after the end of b: %v, %v", list, err)
 	}
 	p, err := r.Push(r.ctx(), key("one"), "a")
@@ -397,17 +397,17 @@ func pushReplaced(t *testing.T, r *rig) {
 	r.create(task("one"))
 	r.putPush("one", "a", 0)
 	c := r.claimPush("a")
-	r.settle(c, a2a.PushStep{PushState: a2a.PushState{Seen: 1, Part: 1, Tries: 4, Failing: true, Error: "no"}, Then: a2a.PushDue, At: r.clock.Now().Add(time.Hour)})
+	r.settle(c, runs.PushStep{PushState: runs.PushState{Seen: 1, Part: 1, Tries: 4, Failing: true, Error: "no"}, Then: runs.PushDue, At: r.clock.Now().Add(time.Hour)})
 	other := pushConfig("a")
 	other.Url = "https://example.org"
-	if err := r.PutPush(r.ctx(), a2a.Push{Task: key("one"), Config: other, PushState: a2a.PushState{Seen: 7}}); err != nil {
+	if err := r.PutPush(r.ctx(), runs.Push{Task: key("one"), Config: other, PushState: runs.PushState{Seen: 7}}); err != nil {
 		t.Fatal(err)
 	}
 	again := r.claimPush("a") // at once
 	if !proto.Equal(again.Config, other) {
 		t.Errorf("claimed is %v", again.Config)
 	}
-	if diff := cmp.Diff(a2a.PushState{Seen: 1, Part: 1}, again.PushState); diff != "" {
+	if diff := cmp.Diff(runs.PushState{Seen: 1, Part: 1}, again.PushState); diff != "" {
 		t.Errorf("it goes on where the one before stood (-want +got):\n%s", diff)
 	}
 	if ok, err := r.HoldsPush(r.ctx(), c); ok || err != nil {
@@ -429,7 +429,7 @@ func pushAgain(t *testing.T, r *rig) {
 	if ok, err := r.HoldsPush(r.ctx(), old); ok || err != nil {
 		t.Errorf("the claim of what was deleted: %v, %v", ok, err)
 	}
-	if err := r.SettlePush(r.ctx(), old, a2a.PushStep{PushState: a2a.PushState{Seen: 7, Ended: true}, Then: a2a.PushIdle}); !errors.Is(err, a2a.ErrPushLost) {
+	if err := r.SettlePush(r.ctx(), old, runs.PushStep{PushState: runs.PushState{Seen: 7, Ended: true}, Then: runs.PushIdle}); !errors.Is(err, runs.ErrPushLost) {
 		t.Errorf("what was deleted settles: %v", err)
 	}
 	if ok, err := r.HoldsPush(r.ctx(), made); !ok || err != nil {
@@ -449,7 +449,7 @@ func pushWithInput(t *testing.T, r *rig) {
 	put := func(message, digest, id, url string) (bool, error) {
 		conf := pushConfig(id)
 		conf.Url = url
-		_, existed, err := r.Put(r.ctx(), key("one"), followUp(message), []byte(digest), &a2a.Push{Task: key("one"), Config: conf, PushState: a2a.PushState{Seen: 1}})
+		_, existed, err := r.Put(r.ctx(), key("one"), followUp(message), []byte(digest), &runs.Push{Task: key("one"), Config: conf, PushState: runs.PushState{Seen: 1}})
 		return existed, err
 	}
 	urls := func() map[string]string {
@@ -478,8 +478,8 @@ func pushWithInput(t *testing.T, r *rig) {
 		err                   error
 	}{
 		{"the same message again", "f1", "d", true, nil},
-		{"with other content", "f1", "other", false, a2a.ErrReused},
-		{"of another task", "used", "used", false, a2a.ErrReused},
+		{"with other content", "f1", "other", false, runs.ErrReused},
+		{"of another task", "used", "used", false, runs.ErrReused},
 	} {
 		for _, id := range []string{"a", "b"} {
 			if existed, err := put(c.message, c.digest, id, second); existed != c.existed || !errors.Is(err, c.err) {
@@ -493,13 +493,13 @@ func pushWithInput(t *testing.T, r *rig) {
 	if _, err := put("f2", "d", "a", second); err != nil || urls()["a"] != second {
 		t.Errorf("a replacement: %v, %v", err, urls())
 	}
-	for i := range a2a.MaxPushTask - 1 {
+	for i := range runs.MaxPushTask - 1 {
 		r.putPush("one", id(i), 1)
 	}
-	if _, err := put("f3", "d", "one-more", first); !errors.Is(err, a2a.ErrPushTask) {
+	if _, err := put("f3", "d", "one-more", first); !errors.Is(err, runs.ErrPushTask) {
 		t.Errorf("one configuration more: %v", err)
 	}
-	if _, err := r.Sent(r.ctx(), me, "a", "f3"); !errors.Is(err, a2a.ErrNotFound) {
+	if _, err := r.Sent(r.ctx(), me, "a", "f3"); !errors.Is(err, runs.ErrNotFound) {
 		t.Errorf("its message was taken: %v", err)
 	}
 	rows, err := run.Journal.Inbound(r.ctx())
@@ -507,10 +507,10 @@ func pushWithInput(t *testing.T, r *rig) {
 		t.Errorf("in the inbox are %v, %v", rows, err)
 	}
 	r.append(run, succeeded())
-	if _, err := put("f4", "d", "a", first); !errors.Is(err, a2a.ErrTerminal) || urls()["a"] != second {
+	if _, err := put("f4", "d", "a", first); !errors.Is(err, runs.ErrTerminal) || urls()["a"] != second {
 		t.Errorf("after the end: %v, %v", err, urls())
 	}
-	if _, _, err := r.Put(r.ctx(), a2a.Key{Owner: "acme/bob", ID: "one"}, followUp("f5"), []byte("d"), &a2a.Push{Task: a2a.Key{Owner: "acme/bob", ID: "one"}, Config: pushConfig("a")}); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := r.Put(r.ctx(), runs.Key{Owner: "acme/bob", ID: "one"}, followUp("f5"), []byte("d"), &runs.Push{Task: runs.Key{Owner: "acme/bob", ID: "one"}, Config: pushConfig("a")}); !errors.Is(err, runs.ErrNotFound) {
 		t.Errorf("of a foreign task: %v", err)
 	}
 }
@@ -520,7 +520,7 @@ func pushEnded(t *testing.T, r *rig) {
 	r.putPush("one", "a", 1)
 	c := r.claimPush("a")
 	r.append(run, succeeded())
-	r.settle(c, a2a.PushStep{PushState: a2a.PushState{Seen: 2, Ended: true}, Then: a2a.PushIdle})
+	r.settle(c, runs.PushStep{PushState: runs.PushState{Seen: 2, Ended: true}, Then: runs.PushIdle})
 	if more := r.claimPushes(); len(more) != 0 {
 		t.Errorf("due after its end: %v", more)
 	}
@@ -528,8 +528,8 @@ func pushEnded(t *testing.T, r *rig) {
 	if err != nil || !p.Ended || p.Seen != 2 {
 		t.Errorf("Push = %+v, %v", p.PushState, err)
 	}
-	r.putPush("one", "late", a2a.TaskFirst)
-	if c := r.claimPush("late"); c.Seen != a2a.TaskFirst {
+	r.putPush("one", "late", runs.TaskFirst)
+	if c := r.claimPush("late"); c.Seen != runs.TaskFirst {
 		t.Errorf("a late one has seen %d", c.Seen)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // races tests inputs that arrive while an engine drives the runs.
@@ -35,10 +35,10 @@ func races(t *testing.T, open Open) {
 }
 
 // takeFive drives a run: it records inputs, and ends the run after the fifth.
-func takeFive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
+func takeFive(ctx context.Context, c runs.Claim) (runs.Park, error) {
 	events, err := c.Journal.Load(ctx)
 	if err != nil {
-		return a2a.Park{}, err
+		return runs.Park{}, err
 	}
 	n := 0
 	for _, ev := range events {
@@ -48,18 +48,18 @@ func takeFive(ctx context.Context, c a2a.Claim) (a2a.Park, error) {
 	}
 	rows, err := c.Journal.Inbound(ctx)
 	if err != nil {
-		return a2a.Park{}, err
+		return runs.Park{}, err
 	}
 	for _, in := range rows {
 		if err := c.Journal.Append(ctx, taken(in)); err != nil {
-			return a2a.Park{}, err
+			return runs.Park{}, err
 		}
 		n++
 	}
 	if n < 5 {
-		return a2a.Park{Until: time.Now().AddDate(10, 0, 0)}, nil
+		return runs.Park{Until: time.Now().AddDate(10, 0, 0)}, nil
 	}
-	return a2a.Park{Done: true}, c.Journal.Append(ctx, succeeded())
+	return runs.Park{Done: true}, c.Journal.Append(ctx, succeeded())
 }
 
 // storm adds inputs to a run from several goroutines until it has ended, and checks its events.
@@ -75,7 +75,7 @@ func (r *rig) storm(t *testing.T, e engine.Engine, root string) {
 				case err == nil:
 					acked <- in.GetKey()
 					e.Wake(root)
-				case !errors.Is(err, a2a.ErrTerminal):
+				case !errors.Is(err, runs.ErrTerminal):
 					t.Errorf("Put: %v", err)
 				}
 			}

@@ -11,23 +11,23 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 func reads(t *testing.T, open Open) {
 	t.Run("A-05 a task is its owner's alone", func(t *testing.T) {
 		r := newRig(t, open)
 		r.create(task("one"))
-		k := a2a.Key{Owner: "acme/bob", ID: "one"}
+		k := runs.Key{Owner: "acme/bob", ID: "one"}
 		_, _, terr := r.Task(r.ctx(), k)
 		_, eerr := r.Events(r.ctx(), k, 0, 10)
 		_, _, perr := r.Put(r.ctx(), k, followUp("f"), nil, nil)
 		for _, err := range []error{terr, eerr, perr} {
-			if !errors.Is(err, a2a.ErrNotFound) {
+			if !errors.Is(err, runs.ErrNotFound) {
 				t.Errorf("%v, want ErrNotFound", err)
 			}
 		}
-		page, err := r.List(r.ctx(), "acme/bob", a2a.Filter{})
+		page, err := r.List(r.ctx(), "acme/bob", runs.Filter{})
 		if err != nil || len(page.Tasks) > 0 || page.Total != 0 {
 			t.Errorf("List = %v, %v", page, err)
 		}
@@ -61,11 +61,11 @@ func reads(t *testing.T, open Open) {
 		if err != nil || seq != 1 || got.GetId() != "one" || got.GetContextId() != "c" {
 			t.Fatalf("Task = %v, %d, %v", got, seq, err)
 		}
-		if st, err := r.Standing(r.ctx(), key("one")); err != nil || st != (a2a.Standing{Agent: "a", ContextID: "c", State: a2av1.TaskState_TASK_STATE_SUBMITTED}) {
+		if st, err := r.Standing(r.ctx(), key("one")); err != nil || st != (runs.Standing{Agent: "a", ContextID: "c", State: a2av1.TaskState_TASK_STATE_SUBMITTED}) {
 			t.Errorf("Standing = %v, %v", st, err)
 		}
-		for _, k := range []a2a.Key{key("two"), {Owner: "other", ID: "one"}} {
-			if st, err := r.Standing(r.ctx(), k); !errors.Is(err, a2a.ErrNotFound) {
+		for _, k := range []runs.Key{key("two"), {Owner: "other", ID: "one"}} {
+			if st, err := r.Standing(r.ctx(), k); !errors.Is(err, runs.ErrNotFound) {
 				t.Errorf("Standing of %v = %v, %v", k, st, err)
 			}
 		}
@@ -82,17 +82,17 @@ func reads(t *testing.T, open Open) {
 		r.create(n)
 		c := r.claim("one")
 		r.append(c, started(""))
-		if _, _, err := r.Task(r.ctx(), key("one")); !errors.Is(err, a2a.ErrNotFound) {
+		if _, _, err := r.Task(r.ctx(), key("one")); !errors.Is(err, runs.ErrNotFound) {
 			t.Fatalf("Task: %v, want ErrNotFound", err)
 		}
-		if page, err := r.List(r.ctx(), me, a2a.Filter{}); err != nil || page.Total != 0 || len(page.Tasks) != 0 {
+		if page, err := r.List(r.ctx(), me, runs.Filter{}); err != nil || page.Total != 0 || len(page.Tasks) != 0 {
 			t.Fatalf("List = %v, %v", page, err)
 		}
 		if got := r.events("one"); len(got) != 2 { // its sender waits for them
 			t.Fatalf("%d events, want 2", len(got))
 		}
 		r.append(c, progress("working on it"))
-		if page, err := r.List(r.ctx(), me, a2a.Filter{}); err != nil || page.Total != 1 || len(page.Tasks) != 1 {
+		if page, err := r.List(r.ctx(), me, runs.Filter{}); err != nil || page.Total != 1 || len(page.Tasks) != 1 {
 			t.Fatalf("List = %v, %v", page, err)
 		}
 		r.state("one")
@@ -105,7 +105,7 @@ func reads(t *testing.T, open Open) {
 		end := succeeded()
 		end.GetEnded().Direct = true
 		r.append(r.claim("one"), started(""), end)
-		if _, _, err := r.Task(r.ctx(), key("one")); !errors.Is(err, a2a.ErrNotFound) {
+		if _, _, err := r.Task(r.ctx(), key("one")); !errors.Is(err, runs.ErrNotFound) {
 			t.Fatalf("Task: %v, want ErrNotFound", err)
 		}
 		if root, existed, err := r.Create(r.ctx(), n); root != "one" || !existed || err != nil {
@@ -120,10 +120,10 @@ func reads(t *testing.T, open Open) {
 func children(t *testing.T, open Open) {
 	r := newRig(t, open)
 	c := r.run("one")
-	if _, _, err := r.Task(r.ctx(), key("one~1")); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := r.Task(r.ctx(), key("one~1")); !errors.Is(err, runs.ErrNotFound) {
 		t.Fatalf("Task of a child that is not there: %v", err)
 	}
-	if _, _, err := r.Put(r.ctx(), key("one~1"), cancel("c0"), nil, nil); !errors.Is(err, a2a.ErrNotFound) {
+	if _, _, err := r.Put(r.ctx(), key("one~1"), cancel("c0"), nil, nil); !errors.Is(err, runs.ErrNotFound) {
 		t.Fatalf("Put to a child that is not there: %v", err)
 	}
 	for _, step := range []struct {
@@ -147,10 +147,10 @@ func children(t *testing.T, open Open) {
 	if got := r.events("one~1.1"); len(got) != 2 {
 		t.Errorf("%d events of the grandchild, want 2", len(got))
 	}
-	if _, _, err := r.Put(r.ctx(), key("one~1"), cancel("c1"), nil, nil); !errors.Is(err, a2a.ErrTerminal) {
+	if _, _, err := r.Put(r.ctx(), key("one~1"), cancel("c1"), nil, nil); !errors.Is(err, runs.ErrTerminal) {
 		t.Errorf("Put to a child that has ended: %v", err)
 	}
-	page, err := r.List(r.ctx(), me, a2a.Filter{})
+	page, err := r.List(r.ctx(), me, runs.Filter{})
 	if err != nil || page.Total != 1 || page.Tasks[0].GetId() != "one" {
 		t.Errorf("List = %v, %v, want the root alone", page, err)
 	}

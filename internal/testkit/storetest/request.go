@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 func requests(t *testing.T, open Open) {
@@ -20,7 +20,7 @@ func requests(t *testing.T, open Open) {
 			t.Fatalf("Create = %q, %v, %v, want the first task", root, existed, err)
 		}
 		r.claim("one")
-		if _, _, err := r.Task(r.ctx(), key("two")); !errors.Is(err, a2a.ErrNotFound) {
+		if _, _, err := r.Task(r.ctx(), key("two")); !errors.Is(err, runs.ErrNotFound) {
 			t.Fatalf("Task of the repetition: %v, want ErrNotFound", err)
 		}
 	})
@@ -29,7 +29,7 @@ func requests(t *testing.T, open Open) {
 		r.create(task("one"))
 		other := task("two")
 		other.MessageID, other.Digest = "m-one", []byte("other")
-		if _, existed, err := r.Create(r.ctx(), other); existed || !errors.Is(err, a2a.ErrReused) {
+		if _, existed, err := r.Create(r.ctx(), other); existed || !errors.Is(err, runs.ErrReused) {
 			t.Fatalf("Create = %v, %v, want ErrReused", existed, err)
 		}
 	})
@@ -70,7 +70,7 @@ func requests(t *testing.T, open Open) {
 		r.clock.Move(24 * time.Hour)
 		_, late := r.Sent(r.ctx(), me, "a", "m-one")
 		for name, err := range map[string]error{"other owner": other, "unknown": none, "late": late} {
-			if !errors.Is(err, a2a.ErrNotFound) {
+			if !errors.Is(err, runs.ErrNotFound) {
 				t.Errorf("%s: %v, want ErrNotFound", name, err)
 			}
 		}
@@ -129,7 +129,7 @@ func inputs(t *testing.T, open Open) {
 		}
 		r.put("one", followUp("f"))
 		r.put("two", followUp("f"))
-		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("m-one"), []byte("m-one"), nil); existed || !errors.Is(err, a2a.ErrReused) {
+		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("m-one"), []byte("m-one"), nil); existed || !errors.Is(err, runs.ErrReused) {
 			t.Errorf("Put of an id that began a task of the agent = %v, %v, want ErrReused", existed, err)
 		}
 	})
@@ -141,7 +141,7 @@ func inputs(t *testing.T, open Open) {
 		if again != n || !existed || err != nil {
 			t.Fatalf("Put = %d, %v, %v, want %d again", again, existed, err, n)
 		}
-		if _, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("other"), nil); existed || !errors.Is(err, a2a.ErrReused) {
+		if _, existed, err := r.Put(r.ctx(), key("one"), followUp("f"), []byte("other"), nil); existed || !errors.Is(err, runs.ErrReused) {
 			t.Fatalf("Put of other content = %v, %v, want ErrReused", existed, err)
 		}
 		if rows := r.inbound(c); len(rows) != 1 {
@@ -156,7 +156,7 @@ func inputs(t *testing.T, open Open) {
 		r := newRig(t, open)
 		r.create(task("one"), task("two"))
 		r.put("one", followUp("f"))
-		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("f"), []byte("f"), nil); existed || !errors.Is(err, a2a.ErrReused) {
+		if _, existed, err := r.Put(r.ctx(), key("two"), followUp("f"), []byte("f"), nil); existed || !errors.Is(err, runs.ErrReused) {
 			t.Fatalf("Put = %v, %v, want ErrReused", existed, err)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -89,20 +89,20 @@ func newRig(t testing.TB, open Open) *rig {
 // ctx returns a background context, because a failer has no context.
 func (r *rig) ctx() context.Context { return context.Background() }
 
-func key(id string) a2a.Key { return a2a.Key{Owner: me, ID: id} }
+func key(id string) runs.Key { return runs.Key{Owner: me, ID: id} }
 
 // task returns a new task of the owner me for agent "a" in context "c".
-func task(id string) a2a.New {
+func task(id string) runs.New {
 	m := agent.UserMessage("m-"+id, "do it")
 	m.ContextId = "c"
-	return a2a.New{
+	return runs.New{
 		Owner: me, MessageID: "m-" + id, Digest: []byte("digest"),
 		Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: me, Message: m},
 	}
 }
 
 // create creates tasks, and fails if one exists already.
-func (r *rig) create(tasks ...a2a.New) {
+func (r *rig) create(tasks ...runs.New) {
 	r.Helper()
 	for _, n := range tasks {
 		root, existed, err := r.Create(r.ctx(), n)
@@ -113,7 +113,7 @@ func (r *rig) create(tasks ...a2a.New) {
 }
 
 // claims claims all runs that are due.
-func (r *rig) claims() []a2a.Claim {
+func (r *rig) claims() []runs.Claim {
 	r.Helper()
 	version, err := r.HaltVersion(r.ctx())
 	if err == nil && version > 0 {
@@ -130,7 +130,7 @@ func (r *rig) claims() []a2a.Claim {
 }
 
 // claim claims root, and fails unless it is the only run that is due.
-func (r *rig) claim(root string) a2a.Claim {
+func (r *rig) claim(root string) runs.Claim {
 	r.Helper()
 	claims := r.claims()
 	if len(claims) != 1 || claims[0].Root != root {
@@ -139,7 +139,7 @@ func (r *rig) claim(root string) a2a.Claim {
 	return claims[0]
 }
 
-func roots(claims []a2a.Claim) []string {
+func roots(claims []runs.Claim) []string {
 	ids := []string{}
 	for _, c := range claims {
 		ids = append(ids, c.Root)
@@ -148,14 +148,14 @@ func roots(claims []a2a.Claim) []string {
 }
 
 // run creates a task and claims its run.
-func (r *rig) run(id string) a2a.Claim {
+func (r *rig) run(id string) runs.Claim {
 	r.Helper()
 	r.create(task(id))
 	return r.claim(id)
 }
 
 // append appends events to the journal of a claimed run and commits them.
-func (r *rig) append(c a2a.Claim, events ...*teamv1.Event) {
+func (r *rig) append(c runs.Claim, events ...*teamv1.Event) {
 	r.Helper()
 	if err := c.Journal.Append(r.ctx(), events...); err != nil {
 		r.Fatalf("Append to %s: %v", c.Root, err)
@@ -177,7 +177,7 @@ func (r *rig) put(id string, in *teamv1.Inbound) int64 {
 }
 
 // park releases a claimed run with p, which says when the run is due again.
-func (r *rig) park(c a2a.Claim, p a2a.Park) {
+func (r *rig) park(c runs.Claim, p runs.Park) {
 	r.Helper()
 	if _, err := r.Park(r.ctx(), c, p); err != nil {
 		r.Fatalf("Park(%s): %v", c.Root, err)
@@ -208,7 +208,7 @@ func (r *rig) events(id string) []*teamv1.Event {
 }
 
 // inbound returns the inputs in the inbox of a claimed run.
-func (r *rig) inbound(c a2a.Claim) []*teamv1.Inbound {
+func (r *rig) inbound(c runs.Claim) []*teamv1.Inbound {
 	r.Helper()
 	rows, err := c.Journal.Inbound(r.ctx())
 	if err != nil {

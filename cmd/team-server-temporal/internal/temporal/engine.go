@@ -19,7 +19,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -250,6 +250,6 @@ func (e *Engine) driveOverdue(ctx context.Context, root string) {
 
 // fairnessKey returns the key by which Temporal shares workers between accounts.
 func fairnessKey(owner string) string {
-	account := a2a.AccountOf(owner)
+	account := identity.AccountOf(owner)
 	return account[:min(len(account), 64)]
 }

@@ -10,7 +10,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 const (
@@ -78,7 +79,7 @@ func (e *Engine) tellSome(ctx context.Context) (more bool, err error) {
 
 // signal tells Temporal that a run is due. It begins a workflow unless one is open: an earlier one may have been ended by
 // people.
-func (e *Engine) signal(ctx context.Context, k a2a.Key) error {
+func (e *Engine) signal(ctx context.Context, k runs.Key) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	_, err := e.client.SignalWithStartWorkflow(call, k.ID, signalName, nil, client.StartWorkflowOptions{
@@ -93,5 +94,5 @@ func (e *Engine) weight(owner string) int {
 	if e.Shares == nil {
 		return 1
 	}
-	return max(e.Shares.Weight(a2a.AccountOf(owner)), 1)
+	return max(e.Shares.Weight(identity.AccountOf(owner)), 1)
 }

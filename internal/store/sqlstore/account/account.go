@@ -14,10 +14,10 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/account"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -254,7 +254,7 @@ func (s *Ledger) AccountLimits(ctx context.Context) ([]account.Stored, error) {
 			return l, err
 		}
 		if err := proto.Unmarshal(body, l.Limits); err != nil {
-			return l, fmt.Errorf("limits of account %s: %w: %w", l.Account, a2a.ErrDataLoss, err)
+			return l, fmt.Errorf("limits of account %s: %w: %w", l.Account, runs.ErrDataLoss, err)
 		}
 		l.Changed = time.UnixMilli(changed).UTC()
 		return l, nil

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentteams/team-server/internal/catalog"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -105,7 +105,7 @@ func (s *Catalog) ChangeCatalog(ctx context.Context, version int64, c catalog.Ch
 }
 
 // idle locks the entries that are to be deleted, so that no collaboration of them begins before the
-// transaction ends. The error is a2a.ErrBusy if one is running.
+// transaction ends. The error is runs.ErrBusy if one is running.
 func (s *Catalog) idle(ctx context.Context, q db.Querier, ids []string) error {
 	if len(ids) > 0 { // the lock order of all changes: the version first
 		if _, err := catalogVersion(ctx, q, s.DB.Lock); err != nil {
@@ -122,7 +122,7 @@ func (s *Catalog) idle(ctx context.Context, q db.Querier, ids []string) error {
 			return err
 		}
 		if n > 0 {
-			return db.Refuse(a2a.ErrBusy)
+			return db.Refuse(runs.ErrBusy)
 		}
 	}
 	return nil

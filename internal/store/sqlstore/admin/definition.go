@@ -28,7 +28,7 @@ func (s *Definitions) PutDefinition(ctx context.Context, revision string, body [
 	return s.DB.Run(ctx, putDefinition, revision, body, s.DB.Millis())
 }
 
-// Definition returns the content of a definition. The error is a2a.ErrNotFound.
+// Definition returns the content of a definition. The error is runs.ErrNotFound.
 func (s *Definitions) Definition(ctx context.Context, revision string) (body []byte, err error) {
 	err = s.DB.Reader().Scan(ctx, []any{&body}, selectDefinition, revision)
 	return body, db.NotFound(err)

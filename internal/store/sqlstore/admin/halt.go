@@ -12,10 +12,10 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // haltTopic is the topic of notifications that the halts have changed, or that a replica has
@@ -81,7 +81,7 @@ func scanHalt(scan func(...any) error) (*teamv1.Halt, error) {
 	}
 	h := &teamv1.Halt{}
 	if err := proto.Unmarshal(body, h); err != nil {
-		return nil, fmt.Errorf("%w: a halt cannot be decoded: %w", a2a.ErrDataLoss, err)
+		return nil, fmt.Errorf("%w: a halt cannot be decoded: %w", runs.ErrDataLoss, err)
 	}
 	h.Version = version
 	return h, nil

@@ -9,9 +9,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // keyTopic is the topic of notifications that API keys have changed, see catalogTopic.
@@ -36,7 +36,7 @@ func (s *Keys) Keys(ctx context.Context) ([]auth.StoredKey, error) {
 			return k, err
 		}
 		if err := proto.Unmarshal(body, k.Key); err != nil {
-			return k, fmt.Errorf("%w: an API key cannot be decoded: %w", a2a.ErrDataLoss, err)
+			return k, fmt.Errorf("%w: an API key cannot be decoded: %w", runs.ErrDataLoss, err)
 		}
 		return k, nil
 	}, selectKeys)

@@ -14,9 +14,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // topic is the topic of notifications that a board has changed; it is the same for all boards. No root task has such an id.
@@ -118,7 +118,7 @@ func (v *boardView) done(op board.Op) (*teamv1.BoardEvent, error) {
 	case err != nil:
 		return nil, err
 	case !bytes.Equal(digest, op.Digest):
-		return nil, db.Refuse(a2a.ErrReused)
+		return nil, db.Refuse(runs.ErrReused)
 	}
 	return decodeEvent(v.key, seq, sum, body)
 }
@@ -132,7 +132,7 @@ func (v *boardView) Now() time.Time { return v.at }
 // Item implements board.View.
 func (v *boardView) Item(id string) (*teamv1.WorkItem, error) {
 	it, err := workItem(v.ctx, v.q, v.key, id)
-	if errors.Is(err, a2a.ErrNotFound) {
+	if errors.Is(err, runs.ErrNotFound) {
 		return nil, nil //nolint:nilnil // the contract
 	}
 	return it, v.failed(err)
@@ -227,10 +227,10 @@ func boardSum(k board.Key, what string, body []byte) int64 {
 	return db.SumOf(k.Account+"\x00"+k.Team, 0, what, body)
 }
 
-// decodeBoard decodes a record of a board. The error is a2a.ErrDataLoss.
+// decodeBoard decodes a record of a board. The error is runs.ErrDataLoss.
 func decodeBoard(k board.Key, what string, sum int64, body []byte, m proto.Message) error {
 	if boardSum(k, what, body) != sum || proto.Unmarshal(body, m) != nil {
-		return fmt.Errorf("%s of the board of %s: %w", what, k.Team, a2a.ErrDataLoss)
+		return fmt.Errorf("%s of the board of %s: %w", what, k.Team, runs.ErrDataLoss)
 	}
 	return nil
 }
@@ -238,13 +238,13 @@ func decodeBoard(k board.Key, what string, sum int64, body []byte, m proto.Messa
 // eventName returns what identifies an event, for its checksum.
 func eventName(seq int64) string { return "event " + strconv.FormatInt(seq, 10) }
 
-// decodeEvent decodes an event. The error is a2a.ErrDataLoss.
+// decodeEvent decodes an event. The error is runs.ErrDataLoss.
 func decodeEvent(k board.Key, seq, sum int64, body []byte) (*teamv1.BoardEvent, error) {
 	ev := &teamv1.BoardEvent{}
 	return ev, decodeBoard(k, eventName(seq), sum, body, ev)
 }
 
-// scanItem reads the columns id, sum and body of an item. The error may be a2a.ErrDataLoss.
+// scanItem reads the columns id, sum and body of an item. The error may be runs.ErrDataLoss.
 func scanItem(r *sql.Rows, k board.Key) (it *teamv1.WorkItem, id string, err error) {
 	var sum int64
 	var body []byte
@@ -264,7 +264,7 @@ func (s *Boards) WorkItem(ctx context.Context, k board.Key, id string) (*teamv1.
 	return workItem(ctx, s.DB.Reader(), k, id)
 }
 
-// workItem reads an item. The error is a2a.ErrNotFound or a2a.ErrDataLoss.
+// workItem reads an item. The error is runs.ErrNotFound or runs.ErrDataLoss.
 func workItem(ctx context.Context, q db.Querier, k board.Key, id string) (*teamv1.WorkItem, error) {
 	var sum int64
 	var body []byte

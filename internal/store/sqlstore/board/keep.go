@@ -8,8 +8,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/board"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 const (
@@ -118,7 +118,7 @@ func oldItems(ctx context.Context, q db.Querier, k board.Key, before time.Time) 
 	err = db.Each(ctx, q, func() { ids = nil }, func(r *sql.Rows) error {
 		it, id, err := scanItem(r, k)
 		switch {
-		case errors.Is(err, a2a.ErrDataLoss): // it stays, so that readers learn of the damage
+		case errors.Is(err, runs.ErrDataLoss): // it stays, so that readers learn of the damage
 			return nil
 		case err == nil && it.GetChanged().AsTime().Before(before):
 			ids = append(ids, id)

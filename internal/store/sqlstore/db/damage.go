@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // checkWait is how long opening a store waits for the check of its structure. A longer
@@ -19,7 +19,7 @@ const checkWait = 2 * time.Second
 // maxFindings is how many findings of a check an error lists.
 const maxFindings = 10
 
-// checkPages reads the structure of the whole database. The error wraps a2a.ErrStorage if the structure is
+// checkPages reads the structure of the whole database. The error wraps runs.ErrStorage if the structure is
 // damaged; ctx cancels the check.
 func checkPages(ctx context.Context, db *sql.DB, file string) error {
 	found, err := findings(ctx, db, fmt.Sprintf("PRAGMA quick_check(%d)", maxFindings))
@@ -27,7 +27,7 @@ func checkPages(ctx context.Context, db *sql.DB, file string) error {
 		return err
 	}
 	return fmt.Errorf("%w: the structure of %s is damaged: %s. Check the disk, and restore a backup, see docs/durability.md",
-		a2a.ErrStorage, file, strings.Join(found, "; "))
+		runs.ErrStorage, file, strings.Join(found, "; "))
 }
 
 // findings returns what a check finds, one line for each finding. If SQLite stops the check

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 func flipped(b []byte, at int, mask byte) []byte {
@@ -30,13 +30,13 @@ func TestSQLite_P15_ADamagedStructureStopsWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := opened(t, "sqlite:"+file)
-	if err := s.Ready(); !errors.Is(err, a2a.ErrStorage) || !strings.Contains(err.Error(), "the structure of ") {
+	if err := s.Ready(); !errors.Is(err, runs.ErrStorage) || !strings.Contains(err.Error(), "the structure of ") {
 		t.Errorf("Ready = %v", err)
 	}
-	if err := s.Touch(t.Context()); !errors.Is(err, a2a.ErrStorage) {
+	if err := s.Touch(t.Context()); !errors.Is(err, runs.ErrStorage) {
 		t.Errorf("a write: %v", err)
 	}
-	if err := s.Refuses(); !errors.Is(err, a2a.ErrStorage) {
+	if err := s.Refuses(); !errors.Is(err, runs.ErrStorage) {
 		t.Errorf("Refuses = %v", err)
 	}
 	if !has(t, s, "record-7") {

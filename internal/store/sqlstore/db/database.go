@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // Querier runs statements, either in a transaction or each on its own. Their arguments are $1, $2
@@ -21,7 +21,7 @@ type Querier interface {
 	// runs the read again from the beginning.
 	Again(ctx context.Context, read func() error) error
 	// Scan reads the single row of a query. The error is sql.ErrNoRows if the query selects no row,
-	// and a2a.ErrDataLoss if the row is damaged.
+	// and runs.ErrDataLoss if the row is damaged.
 	Scan(ctx context.Context, dest []any, text string, args ...any) error
 }
 
@@ -35,7 +35,7 @@ type Engine interface {
 	Do(ctx context.Context, f func(ctx context.Context, q Querier) error) error
 	// Statement is like Do for an f that runs a single statement, which is a transaction of its own.
 	Statement(ctx context.Context, f func(ctx context.Context, q Querier) error) error
-	// Add queues a change, which is written together with others. The error wraps a2a.ErrStorage.
+	// Add queues a change, which is written together with others. The error wraps runs.ErrStorage.
 	Add(s Source) error
 	// Tell notifies other replicas of a change of a root or topic. audience is whom it concerns.
 	Tell(root, audience string)
@@ -194,9 +194,9 @@ func Refuse(err error) error {
 	return refusal{err}
 }
 
-// RefuseNone converts sql.ErrNoRows to a refusal with a2a.ErrNotFound.
+// RefuseNone converts sql.ErrNoRows to a refusal with runs.ErrNotFound.
 func RefuseNone(err error) error {
-	if err = NotFound(err); errors.Is(err, a2a.ErrNotFound) {
+	if err = NotFound(err); errors.Is(err, runs.ErrNotFound) {
 		return refusal{err}
 	}
 	return err
@@ -223,10 +223,10 @@ func Answer(err error) error {
 	return err
 }
 
-// NotFound converts sql.ErrNoRows to a2a.ErrNotFound.
+// NotFound converts sql.ErrNoRows to runs.ErrNotFound.
 func NotFound(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
-		return a2a.ErrNotFound
+		return runs.ErrNotFound
 	}
 	return err
 }
@@ -250,7 +250,7 @@ func (h *health) latch(err error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.fatal == nil {
-		h.fatal = fmt.Errorf("%w: %w", a2a.ErrStorage, err)
+		h.fatal = fmt.Errorf("%w: %w", runs.ErrStorage, err)
 		close(h.failed)
 	}
 	return h.fatal
@@ -303,7 +303,7 @@ func (h *health) problem() error {
 }
 
 // Each calls scan for each row of a query. It may start again from the first row; it calls reset
-// before each start. The error may be a2a.ErrDataLoss.
+// before each start. The error may be runs.ErrDataLoss.
 func Each(ctx context.Context, q Querier, reset func(), scan func(*sql.Rows) error, text string, args ...any) error {
 	return damaged(q.Again(ctx, func() error {
 		reset()
@@ -321,7 +321,7 @@ func Each(ctx context.Context, q Querier, reset func(), scan func(*sql.Rows) err
 	}))
 }
 
-// List returns what scan makes of each row of a query. The error may be a2a.ErrDataLoss.
+// List returns what scan makes of each row of a query. The error may be runs.ErrDataLoss.
 func List[T any](ctx context.Context, q Querier, scan func(*sql.Rows) (T, error), text string, args ...any) (list []T, err error) {
 	err = Each(ctx, q, func() { list = nil }, func(rows *sql.Rows) error {
 		v, err := scan(rows)

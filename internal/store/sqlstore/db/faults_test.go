@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // A group of PostgreSQL in which a plain statement fails: what looks first, and has
@@ -71,7 +71,7 @@ func TestPostgres_WritesFailTogether(t *testing.T) {
 		ops[i] = &Op{
 			Stmts: []Stmt{With(`DO $$ BEGIN RAISE EXCEPTION 'out of reach' USING ERRCODE = '57P03'; END $$`)},
 			Done: func(_ context.Context, _ Querier, err error) error {
-				if errors.Is(err, a2a.ErrStorage) {
+				if errors.Is(err, runs.ErrStorage) {
 					told.Add(1)
 				}
 				return err
@@ -136,7 +136,7 @@ func TestSQLite_P13_ALockedFileIsAStoreThatCannotRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := two.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
-	if err = d.failed(err); !errors.Is(err, a2a.ErrStorage) || d.health.problem() == nil {
+	if err = d.failed(err); !errors.Is(err, runs.ErrStorage) || d.health.problem() == nil {
 		t.Errorf("failed = %v, problem %v", err, d.health.problem())
 	}
 }

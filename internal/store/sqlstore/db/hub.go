@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // hub wakes who watches roots and other topics in this process. It is safe for concurrent use.
@@ -40,7 +40,7 @@ func (h *hub) Watch(topic string) (wake <-chan struct{}, stop func()) { return h
 
 // WatchAll returns a channel that receives when something changes that may concern an owner. stop must be called.
 func (h *hub) WatchAll(owner string) (wake <-chan struct{}, stop func()) {
-	return h.watch(1, tag(owner), tag(store.OwnersOf(a2a.AccountOf(owner))), tag(store.AllOwners))
+	return h.watch(1, tag(owner), tag(store.OwnersOf(identity.AccountOf(owner))), tag(store.AllOwners))
 }
 
 // watch returns a channel that receives when one of some topics changes, for a number of owners.

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
@@ -49,7 +49,7 @@ func newKeyring(stored []byte, keys []secret.Key) (*keyring, error) {
 	r := &keyring{byID: map[string]cipher.AEAD{}}
 	var err error
 	if r.stored, err = newCipher(stored); err != nil {
-		return nil, fmt.Errorf("%w: the key in the store is not one: %w", a2a.ErrDataLoss, err)
+		return nil, fmt.Errorf("%w: the key in the store is not one: %w", runs.ErrDataLoss, err)
 	}
 	for _, k := range keys {
 		if !validKeyID.MatchString(k.ID) {

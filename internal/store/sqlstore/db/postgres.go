@@ -19,7 +19,7 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 const (
@@ -238,7 +238,7 @@ func (d *postgresDB) write(ctx context.Context, ops []*Op) (left []*Op, err erro
 		tries++
 		return d.batch(ctx, plain)
 	})
-	if err != nil && !errors.Is(err, a2a.ErrStorage) {
+	if err != nil && !errors.Is(err, runs.ErrStorage) {
 		return plain, err
 	}
 	for _, o := range plain { // if the database cannot be reached, trying them one by one does not help
@@ -294,7 +294,7 @@ func (d *postgresDB) judge(ctx context.Context, err error, start time.Time) {
 	switch {
 	case hasty, errors.Is(err, context.Canceled):
 	case err != nil && !refused(err) && passing(err):
-		d.health.wrote(fmt.Errorf("%w: %w", a2a.ErrStorage, err))
+		d.health.wrote(fmt.Errorf("%w: %w", runs.ErrStorage, err))
 		d.pool.Reset() // other connections may be lost, too
 	default:
 		d.health.wrote(nil)
@@ -312,7 +312,7 @@ func (d *postgresDB) reading(ctx context.Context, try func() error) error {
 }
 
 // retry repeats try while the database cannot be reached or asks for a retry, for at most patience;
-// then the error is a2a.ErrStorage. try must itself find out whether an earlier attempt with a lost
+// then the error is runs.ErrStorage. try must itself find out whether an earlier attempt with a lost
 // reply has succeeded.
 func (d *postgresDB) retry(ctx context.Context, patience time.Duration, try func() error) error {
 	start := time.Now()
@@ -326,7 +326,7 @@ func (d *postgresDB) retry(ctx context.Context, patience time.Duration, try func
 		case !passing(err):
 			return d.explain(ctx, err)
 		case time.Since(start) > patience:
-			return fmt.Errorf("%w: %w", a2a.ErrStorage, err)
+			return fmt.Errorf("%w: %w", runs.ErrStorage, err)
 		}
 		d.pool.Reset() // other connections in the pool are likely lost, too
 		select {

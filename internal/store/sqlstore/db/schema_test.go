@@ -14,8 +14,8 @@ import (
 	"github.com/pressly/goose/v3"
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestP19_MigrationsNameTheOldestProgram: each migration names a schema version that exists, up to
@@ -68,7 +68,7 @@ func TestP19_ANewerProgramBeside(t *testing.T) {
 			}
 			want := fmt.Sprintf("written by a newer version of team-server: its schema is 9999, this version knows %d", known)
 			insert := &Op{Stmts: []Stmt{With(`INSERT INTO run (id, owner, seq, bytes) VALUES ('one', 'acme/ann', 1, 1)`)}}
-			if err := s.Await(t.Context(), insert); !errors.Is(err, a2a.ErrStorage) || !strings.Contains(err.Error(), want) {
+			if err := s.Await(t.Context(), insert); !errors.Is(err, runs.ErrStorage) || !strings.Contains(err.Error(), want) {
 				t.Errorf("a write: %v", err)
 			}
 			if err := s.Err(); !errors.Is(err, errNewer) {

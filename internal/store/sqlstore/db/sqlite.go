@@ -21,8 +21,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/agentteams/team-server/internal/metrics"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // sqliteDB is a database in a file of which this process has exclusive use. One connection writes;
@@ -137,7 +137,7 @@ func (d *sqliteDB) check(context.Context) {
 			what = "deleted or moved"
 		}
 		d.health.freeze(fmt.Errorf("%w: %s was %s while the server was using it; the latest writes may be lost; "+
-			"stop the server, move the remaining files of the store away, and restore a backup", a2a.ErrStorage, f.name, what))
+			"stop the server, move the remaining files of the store away, and restore a backup", runs.ErrStorage, f.name, what))
 	}
 }
 
@@ -232,7 +232,7 @@ func (d *sqliteDB) checkStructure(ctx context.Context, file string, log *zap.Log
 	d.checks.Go(func() {
 		defer close(done)
 		switch err := checkPages(ctx, pool, file); {
-		case errors.Is(err, a2a.ErrStorage):
+		case errors.Is(err, runs.ErrStorage):
 			d.health.freeze(err)
 		case err != nil && ctx.Err() == nil:
 			log.Warn("whether the store is damaged is not known", zap.String("file", file), zap.Error(err))
@@ -411,10 +411,10 @@ func (d *sqliteDB) group(ctx context.Context, ops []*Op) (answers []error, err e
 // the disk itself is permanent, because the state of the data on it is unknown.
 func (d *sqliteDB) failed(err error) error {
 	if d.inMemory {
-		return fmt.Errorf("%w: %w", a2a.ErrStorage, err) // the next write may find memory again
+		return fmt.Errorf("%w: %w", runs.ErrStorage, err) // the next write may find memory again
 	}
 	if noRoom(err) {
-		err = fmt.Errorf("%w: the disk is full; free space, and writes are taken again: %w", a2a.ErrStorage, err)
+		err = fmt.Errorf("%w: the disk is full; free space, and writes are taken again: %w", runs.ErrStorage, err)
 		d.health.wrote(err)
 		return err
 	}
@@ -425,7 +425,7 @@ func (d *sqliteDB) failed(err error) error {
 		return damaged(err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
 		// For example, another program has opened the file.
-		err = fmt.Errorf("%w: %w", a2a.ErrStorage, err)
+		err = fmt.Errorf("%w: %w", runs.ErrStorage, err)
 		d.health.wrote(err)
 	}
 	return err

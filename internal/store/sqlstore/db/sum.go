@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // castagnoli is the table of the checksums.
@@ -30,13 +30,13 @@ func SumOf(id string, n int64, scope string, body []byte) int64 {
 
 // DataLoss returns the error of a record that differs from what was written.
 func DataLoss(what, id string, n int64) error {
-	return fmt.Errorf("%s %d of %s: %w", what, n, id, a2a.ErrDataLoss)
+	return fmt.Errorf("%s %d of %s: %w", what, n, id, runs.ErrDataLoss)
 }
 
-// damaged wraps an error with which the database reports damage in a2a.ErrDataLoss.
+// damaged wraps an error with which the database reports damage in runs.ErrDataLoss.
 func damaged(err error) error {
-	if isDamage(err) && !errors.Is(err, a2a.ErrDataLoss) {
-		return fmt.Errorf("%w: %w", a2a.ErrDataLoss, err)
+	if isDamage(err) && !errors.Is(err, runs.ErrDataLoss) {
+		return fmt.Errorf("%w: %w", runs.ErrDataLoss, err)
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/failpoint"
 	"github.com/agentteams/team-server/internal/metrics"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 )
 
 // Limits of a group: the number of changes, and their size in bytes.
@@ -60,7 +60,7 @@ type lastWrite struct {
 }
 
 // errClosed is the error of changes after Close.
-var errClosed = fmt.Errorf("the store is closed: %w", a2a.ErrStorage)
+var errClosed = fmt.Errorf("the store is closed: %w", runs.ErrStorage)
 
 // add queues a change. The error is errClosed.
 func (w *writer) add(s Source) error {

@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -34,7 +34,7 @@ const nextPush = `SELECT min(due) FROM push_config WHERE due IS NOT NULL`
 
 // ClaimPushes claims at most limit due configurations for the duration lease. With several
 // replicas, next is at most db.PollEvery away.
-func (s *Pushes) ClaimPushes(ctx context.Context, limit int, lease time.Duration) (claims []a2a.PushClaim, next time.Time, err error) {
+func (s *Pushes) ClaimPushes(ctx context.Context, limit int, lease time.Duration) (claims []runs.PushClaim, next time.Time, err error) {
 	if err := s.db.Err(); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -46,7 +46,7 @@ func (s *Pushes) ClaimPushes(ctx context.Context, limit int, lease time.Duration
 		until := now + lease.Milliseconds()
 		err := s.db.Do(ctx, func(ctx context.Context, q db.Querier) error {
 			return db.Each(ctx, q, func() { claims = nil }, func(r *sql.Rows) error {
-				c := a2a.PushClaim{Until: time.UnixMilli(until)}
+				c := runs.PushClaim{Until: time.UnixMilli(until)}
 				p, err := s.pushRow(r, &c.Epoch)
 				if c.Push = p; s.leftOut(p, err) {
 					return nil
@@ -66,16 +66,16 @@ func (s *Pushes) ClaimPushes(ctx context.Context, limit int, lease time.Duration
 }
 
 // HoldsPush reports whether a claim is still valid.
-func (s *Pushes) HoldsPush(ctx context.Context, c a2a.PushClaim) (bool, error) {
+func (s *Pushes) HoldsPush(ctx context.Context, c runs.PushClaim) (bool, error) {
 	root, scope := agent.SplitTask(c.Task.ID)
 	n, err := db.Value[int](ctx, s.db.Reader(), countClaim,
 		root, scope, c.Config.GetId(), c.Epoch)
 	return n == 1, err
 }
 
-// SettlePush records the result of one delivery step of a claim. The error is a2a.ErrPushLost if
+// SettlePush records the result of one delivery step of a claim. The error is runs.ErrPushLost if
 // the claim is no longer valid.
-func (s *Pushes) SettlePush(ctx context.Context, c a2a.PushClaim, p a2a.PushStep) error {
+func (s *Pushes) SettlePush(ctx context.Context, c runs.PushClaim, p runs.PushStep) error {
 	var more bool
 	err := s.db.Do(ctx, func(ctx context.Context, q db.Querier) (err error) {
 		more, err = s.settlePush(ctx, q, c, p)
@@ -89,10 +89,10 @@ func (s *Pushes) SettlePush(ctx context.Context, c a2a.PushClaim, p a2a.PushStep
 
 // settlePush writes a step. more reports whether the configuration is due at once although the step
 // made it idle, because new events were recorded.
-func (s *Pushes) settlePush(ctx context.Context, q db.Querier, c a2a.PushClaim, p a2a.PushStep) (more bool, err error) {
+func (s *Pushes) settlePush(ctx context.Context, q db.Querier, c runs.PushClaim, p runs.PushStep) (more bool, err error) {
 	root, scope := agent.SplitTask(c.Task.ID)
 	due := sql.NullInt64{Int64: p.At.UnixMilli(), Valid: true}
-	if p.Then == a2a.PushIdle { // a concurrent batch waits for the lock and then wakes it
+	if p.Then == runs.PushIdle { // a concurrent batch waits for the lock and then wakes it
 		seq, err := db.Value[int64](ctx, q, lockRunSeq+s.db.Lock, root)
 		if err != nil {
 			return false, db.RefuseNone(err)
@@ -105,12 +105,12 @@ func (s *Pushes) settlePush(ctx context.Context, q db.Querier, c a2a.PushClaim, 
 		since = p.Since.UnixMilli()
 	}
 	n, err := q.Exec(ctx, settle, root, scope, c.Config.GetId(), c.Epoch,
-		p.Seen, int64(p.Part), int64(p.Tries), since, db.Flag(p.Failing), db.Flag(p.Ended), p.Error, due, db.Flag(p.Then == a2a.PushHold))
+		p.Seen, int64(p.Part), int64(p.Tries), since, db.Flag(p.Failing), db.Flag(p.Ended), p.Error, due, db.Flag(p.Then == runs.PushHold))
 	if err != nil {
 		return false, err
 	}
 	if n == 0 {
-		return false, db.Refuse(fmt.Errorf("push configuration %s of %s: %w", c.Config.GetId(), c.Task.ID, a2a.ErrPushLost))
+		return false, db.Refuse(fmt.Errorf("push configuration %s of %s: %w", c.Config.GetId(), c.Task.ID, runs.ErrPushLost))
 	}
 	if d := p.Dead; d != nil {
 		_, err = q.Exec(ctx, insertDead, root, scope, c.Config.GetId(), d.Seq, int64(d.Part), int64(d.Tries), d.Error, d.At.UnixMilli())

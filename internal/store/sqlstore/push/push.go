@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -29,7 +29,7 @@ var DeleteRun = []string{`DELETE FROM push_dead WHERE id = $1`, `DELETE FROM pus
 // ReleaseAll makes all claimed configurations due.
 const ReleaseAll = `UPDATE push_config SET due = $1, held = 0 WHERE held = 1`
 
-// Pushes are all configurations and dead letters of a database. It implements a2a.Pushes.
+// Pushes are all configurations and dead letters of a database. It implements runs.Pushes.
 type Pushes struct {
 	db  *db.DB
 	due chan struct{} // see PushWake
@@ -74,16 +74,16 @@ func (s *Pushes) Seal(root, scope string, c *a2av1.TaskPushNotificationConfig) (
 	return s.db.Seal(pushName(root, scope, c.GetId()), body), nil
 }
 
-// unsealPush decrypts a configuration. The error is a2a.ErrDataLoss.
+// unsealPush decrypts a configuration. The error is runs.ErrDataLoss.
 func (s *Pushes) unsealPush(root, scope, id string, body []byte) (*a2av1.TaskPushNotificationConfig, error) {
 	b, err := s.db.Unseal(pushName(root, scope, id), body)
 	c := &a2av1.TaskPushNotificationConfig{}
 	var missing db.NoKeyError
 	switch {
 	case errors.As(err, &missing):
-		return nil, fmt.Errorf("push configuration %s of %s: %w: %w", id, root, a2a.ErrDataLoss, missing)
+		return nil, fmt.Errorf("push configuration %s of %s: %w: %w", id, root, runs.ErrDataLoss, missing)
 	case err != nil || proto.Unmarshal(b, c) != nil:
-		return nil, fmt.Errorf("push configuration %s of %s: %w", id, root, a2a.ErrDataLoss)
+		return nil, fmt.Errorf("push configuration %s of %s: %w", id, root, runs.ErrDataLoss)
 	}
 	return c, nil
 }
@@ -97,14 +97,14 @@ func (s *Pushes) Wake() { store.Poke(s.due) }
 // Room returns a refusal if an owner has the maximum number of configurations.
 func Room(ctx context.Context, q db.Querier, owner string) error {
 	n, err := db.Value[int](ctx, q, countOfOwner, owner)
-	if err == nil && n >= a2a.MaxPushOwner {
-		return db.Refuse(a2a.ErrPushOwner)
+	if err == nil && n >= runs.MaxPushOwner {
+		return db.Refuse(runs.ErrPushOwner)
 	}
 	return err
 }
 
 // PutPush stores a configuration, and replaces the one with the same id.
-func (s *Pushes) PutPush(ctx context.Context, p a2a.Push) error {
+func (s *Pushes) PutPush(ctx context.Context, p runs.Push) error {
 	if err := s.db.Ready(); err != nil { // fail at once, not after all attempts
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *Pushes) PutPush(ctx context.Context, p a2a.Push) error {
 }
 
 // Insert stores a configuration under the lock of its run.
-func (s *Pushes) Insert(ctx context.Context, q db.Querier, root, scope string, p a2a.Push, body []byte) error {
+func (s *Pushes) Insert(ctx context.Context, q db.Querier, root, scope string, p runs.Push, body []byte) error {
 	pushed, err := db.Value[int64](ctx, q, lockRunPush+s.db.Lock, root)
 	if err != nil {
 		return db.RefuseNone(err)
@@ -136,8 +136,8 @@ func (s *Pushes) Insert(ctx context.Context, q db.Querier, root, scope string, p
 	if err != nil {
 		return err
 	}
-	if have >= a2a.MaxPushTask {
-		return db.Refuse(a2a.ErrPushTask)
+	if have >= runs.MaxPushTask {
+		return db.Refuse(runs.ErrPushTask)
 	}
 	if err := Room(ctx, q, p.Task.Owner); err != nil {
 		return err
@@ -153,11 +153,11 @@ func (s *Pushes) Insert(ctx context.Context, q db.Querier, root, scope string, p
 const pushColumns = ` id, scope, config, owner, body, seen, part, tries, since, failing, ended, error, version`
 
 // pushRow scans a row of pushColumns. more receives the columns after those.
-func (s *Pushes) pushRow(r *sql.Rows, more ...any) (a2a.Push, error) {
+func (s *Pushes) pushRow(r *sql.Rows, more ...any) (runs.Push, error) {
 	var root, scope, id string
 	var body []byte
 	var since, failing, ended int64
-	var p a2a.Push
+	var p runs.Push
 	dest := []any{&root, &scope, &id, &p.Task.Owner, &body, &p.Seen, &p.Part, &p.Tries, &since, &failing, &ended, &p.Error, &p.Version}
 	if err := r.Scan(append(dest, more...)...); err != nil {
 		return p, err
@@ -172,33 +172,33 @@ func (s *Pushes) pushRow(r *sql.Rows, more ...any) (a2a.Push, error) {
 	return p, err
 }
 
-// Push returns a configuration of a task. The error is a2a.ErrNotFound if it does not exist.
-func (s *Pushes) Push(ctx context.Context, k a2a.Key, id string) (a2a.Push, error) {
+// Push returns a configuration of a task. The error is runs.ErrNotFound if it does not exist.
+func (s *Pushes) Push(ctx context.Context, k runs.Key, id string) (runs.Push, error) {
 	list, err := s.listPushes(ctx, k, `config = $3`, id, true)
 	if err == nil && len(list) == 0 {
-		err = a2a.ErrNotFound
+		err = runs.ErrNotFound
 	}
 	if err != nil {
-		return a2a.Push{}, err
+		return runs.Push{}, err
 	}
 	return list[0], nil
 }
 
 // ListPushes returns at most limit configurations of a task, ordered by id, with ids greater than
 // after. It omits damaged ones.
-func (s *Pushes) ListPushes(ctx context.Context, k a2a.Key, after string, limit int) ([]a2a.Push, error) {
+func (s *Pushes) ListPushes(ctx context.Context, k runs.Key, after string, limit int) ([]runs.Push, error) {
 	list, err := s.listPushes(ctx, k, `config > $3 ORDER BY config`, after, false)
 	return list[:min(len(list), limit)], err
 }
 
 // listPushes returns configurations of a task that match a condition. If strict is true, a damaged
 // one is an error; otherwise it is omitted.
-func (s *Pushes) listPushes(ctx context.Context, k a2a.Key, which, arg string, strict bool) ([]a2a.Push, error) {
+func (s *Pushes) listPushes(ctx context.Context, k runs.Key, which, arg string, strict bool) ([]runs.Push, error) {
 	root, scope, err := record.Owned(ctx, s.db.Reader(), k)
 	if err != nil {
 		return nil, err
 	}
-	var list []a2a.Push
+	var list []runs.Push
 	err = db.Each(ctx, s.db.Reader(), func() { list = nil }, func(r *sql.Rows) error {
 		p, err := s.pushRow(r)
 		if !strict && s.leftOut(p, err) {
@@ -211,8 +211,8 @@ func (s *Pushes) listPushes(ctx context.Context, k a2a.Key, which, arg string, s
 }
 
 // leftOut reports whether a configuration is damaged, and logs that.
-func (s *Pushes) leftOut(p a2a.Push, err error) bool {
-	damaged := errors.Is(err, a2a.ErrDataLoss)
+func (s *Pushes) leftOut(p runs.Push, err error) bool {
+	damaged := errors.Is(err, runs.ErrDataLoss)
 	if damaged {
 		s.db.Log.Error("a push configuration is left out", zap.String("task", p.Task.ID), zap.Error(err))
 	}
@@ -220,7 +220,7 @@ func (s *Pushes) leftOut(p a2a.Push, err error) bool {
 }
 
 // DeletePush deletes a configuration and its undeliverable notifications.
-func (s *Pushes) DeletePush(ctx context.Context, k a2a.Key, id string) error {
+func (s *Pushes) DeletePush(ctx context.Context, k runs.Key, id string) error {
 	root, scope, err := record.Owned(ctx, s.db.Reader(), k)
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (s *Pushes) DeletePush(ctx context.Context, k a2a.Key, id string) error {
 
 // DeadPushes returns the newest undeliverable notifications of a task, at most limit, and their
 // total number.
-func (s *Pushes) DeadPushes(ctx context.Context, k a2a.Key, limit int) (list []a2a.DeadPush, total int, err error) {
+func (s *Pushes) DeadPushes(ctx context.Context, k runs.Key, limit int) (list []runs.DeadPush, total int, err error) {
 	root, scope, err := record.Owned(ctx, s.db.Reader(), k)
 	if err != nil {
 		return nil, 0, err
@@ -241,8 +241,8 @@ func (s *Pushes) DeadPushes(ctx context.Context, k a2a.Key, limit int) (list []a
 	if err := q.Scan(ctx, []any{&total}, countDead, root, scope); err != nil || total == 0 {
 		return nil, 0, err
 	}
-	list, err = db.List(ctx, q, func(r *sql.Rows) (a2a.DeadPush, error) {
-		var d a2a.DeadPush
+	list, err = db.List(ctx, q, func(r *sql.Rows) (runs.DeadPush, error) {
+		var d runs.DeadPush
 		var at int64
 		err := r.Scan(&d.Config, &d.Seq, &d.Part, &d.Tries, &d.Error, &at)
 		d.At = time.UnixMilli(at)

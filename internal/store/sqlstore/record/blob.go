@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // minBlobSize is the minimum size, in bytes, of a value in a record that is stored as a blob. Most values
@@ -229,7 +229,7 @@ func ReadPieces(ctx context.Context, q db.Querier, size int, text string, args .
 	return value, err
 }
 
-// Joined returns the encoded message of a stored record of a run. The error may be a2a.ErrDataLoss.
+// Joined returns the encoded message of a stored record of a run. The error may be runs.ErrDataLoss.
 func Joined(ctx context.Context, q db.Querier, root string, n int64, record []byte) ([]byte, error) {
 	known := blobs{}
 	_, missing, err := join(record, known)
@@ -247,8 +247,8 @@ func Joined(ctx context.Context, q db.Querier, root string, n int64, record []by
 
 // eachEvent runs a query for the columns seq, scope, sum and body of events of a run, and calls take for
 // each event in order. It may start again from the first row; it calls reset before each start. The error
-// is that of take, of the database, or a2a.ErrDataLoss.
-func eachEvent(ctx context.Context, q db.Querier, root string, reset func(), take func(a2a.Record) error, text string, args ...any) error {
+// is that of take, of the database, or runs.ErrDataLoss.
+func eachEvent(ctx context.Context, q db.Querier, root string, reset func(), take func(runs.Record) error, text string, args ...any) error {
 	known := blobs{}
 	for {
 		var missing []ref

@@ -12,9 +12,9 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Tables are the tables of this package whose rows are copied with a store.
@@ -62,7 +62,7 @@ func Encode(root string, ev *teamv1.Event) (Entry, error) {
 	return e, nil
 }
 
-// Decode decodes a stored event with its blobs. The error is a2a.ErrDataLoss.
+// Decode decodes a stored event with its blobs. The error is runs.ErrDataLoss.
 func Decode(id string, seq int64, scope string, sum int64, body []byte) (*teamv1.Event, error) {
 	ev := &teamv1.Event{}
 	if db.SumOf(id, seq, scope, body) != sum || proto.Unmarshal(body, ev) != nil {
@@ -71,7 +71,7 @@ func Decode(id string, seq int64, scope string, sum int64, body []byte) (*teamv1
 	return ev, nil
 }
 
-// decodeInbound decodes a stored input. The error is a2a.ErrDataLoss.
+// decodeInbound decodes a stored input. The error is runs.ErrDataLoss.
 func decodeInbound(id string, n, sum int64, body []byte) (*teamv1.Inbound, error) {
 	in := &teamv1.Inbound{}
 	if db.SumOf(id, n, "", body) != sum || proto.Unmarshal(body, in) != nil {
@@ -82,10 +82,10 @@ func decodeInbound(id string, n, sum int64, body []byte) (*teamv1.Inbound, error
 }
 
 // Events reads at most limit events of a scope and below, after one sequence number and up to another.
-func Events(ctx context.Context, q db.Querier, root, scope string, after, upTo int64, limit int) ([]a2a.Record, error) {
+func Events(ctx context.Context, q db.Querier, root, scope string, after, upTo int64, limit int) ([]runs.Record, error) {
 	below := scope + "."
-	var records []a2a.Record
-	err := eachEvent(ctx, q, root, func() { records = nil }, func(rec a2a.Record) error {
+	var records []runs.Record
+	err := eachEvent(ctx, q, root, func() { records = nil }, func(rec runs.Record) error {
 		records = append(records, rec)
 		return nil
 	}, selectEvents, root, after, scope, int64(len(below)), below, int64(limit), upTo)
@@ -93,8 +93,8 @@ func Events(ctx context.Context, q db.Querier, root, scope string, after, upTo i
 }
 
 // scanEvent reads the columns seq, scope, sum and body of an event. If blobs of it are missing from known,
-// it returns the references to them and no event. The error may be a2a.ErrDataLoss.
-func scanEvent(r *sql.Rows, root string, known blobs) (rec a2a.Record, missing []ref, err error) {
+// it returns the references to them and no event. The error may be runs.ErrDataLoss.
+func scanEvent(r *sql.Rows, root string, known blobs) (rec runs.Record, missing []ref, err error) {
 	var sum int64
 	var scope string
 	var record []byte
@@ -113,8 +113,8 @@ func scanEvent(r *sql.Rows, root string, known blobs) (rec a2a.Record, missing [
 
 // readJournal reads a root's events up to a sequence number, and passes them to take in order. It may
 // start again from the first event; it calls reset before each start.
-func readJournal(ctx context.Context, q db.Querier, root string, upTo int64, reset func(), take func(a2a.Record)) error {
-	return eachEvent(ctx, q, root, reset, func(rec a2a.Record) error {
+func readJournal(ctx context.Context, q db.Querier, root string, upTo int64, reset func(), take func(runs.Record)) error {
+	return eachEvent(ctx, q, root, reset, func(rec runs.Record) error {
 		take(rec)
 		return nil
 	}, selectJournal, root, upTo)
@@ -122,7 +122,7 @@ func readJournal(ctx context.Context, q db.Querier, root string, upTo int64, res
 
 // Fold computes the fold of a scope from the events up to a sequence number. seq is the last one; 0 without events.
 func Fold(ctx context.Context, q db.Querier, root, scope string, upTo int64) (f *project.Fold, seq int64, err error) {
-	err = readJournal(ctx, q, root, upTo, func() { f, seq = project.New(root, scope), 0 }, func(rec a2a.Record) {
+	err = readJournal(ctx, q, root, upTo, func() { f, seq = project.New(root, scope), 0 }, func(rec runs.Record) {
 		f.Apply(rec.Event)
 		seq = rec.Seq
 	})
@@ -134,14 +134,14 @@ func Fold(ctx context.Context, q db.Querier, root, scope string, upTo int64) (f 
 func Replay(ctx context.Context, q db.Querier, root string) (*project.Fold, []*teamv1.Event, error) {
 	var f *project.Fold
 	var events []*teamv1.Event
-	err := readJournal(ctx, q, root, Everything, func() { f, events = project.New(root, ""), nil }, func(rec a2a.Record) {
+	err := readJournal(ctx, q, root, Everything, func() { f, events = project.New(root, ""), nil }, func(rec runs.Record) {
 		f.Apply(rec.Event)
 		if rec.Event.GetDelta() == nil {
 			events = append(events, rec.Event)
 		}
 	})
 	if err == nil && len(events) == 0 {
-		err = fmt.Errorf("journal of %s: it is empty: %w", root, a2a.ErrDataLoss)
+		err = fmt.Errorf("journal of %s: it is empty: %w", root, runs.ErrDataLoss)
 	}
 	return f, events, err
 }
@@ -161,10 +161,10 @@ func Inbox(ctx context.Context, q db.Querier, root string) ([]*teamv1.Inbound, e
 // errFound ends a scan before the last row.
 var errFound = errors.New("found")
 
-// Answered returns an *a2a.AnsweredError if an answer to a question of a scope is recorded, nil
+// Answered returns an *runs.AnsweredError if an answer to a question of a scope is recorded, nil
 // otherwise.
 func Answered(ctx context.Context, q db.Querier, root, scope, question string) (answered, err error) {
-	err = eachEvent(ctx, q, root, func() { answered = nil }, func(rec a2a.Record) error {
+	err = eachEvent(ctx, q, root, func() { answered = nil }, func(rec runs.Record) error {
 		var decides bool
 		if decides, answered = store.Decides(rec.Event, question); decides {
 			return errFound

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -20,9 +20,9 @@ const AgentKey = `CASE WHEN agent_account = '' THEN agent ELSE agent_account || 
 // selectOwned selects a row if a root belongs to an owner.
 const selectOwned = `SELECT 1 FROM run WHERE id = $1 AND owner = $2`
 
-// Owned splits a key into root and scope. The error is a2a.ErrNotFound if the root does not belong
+// Owned splits a key into root and scope. The error is runs.ErrNotFound if the root does not belong
 // to the owner.
-func Owned(ctx context.Context, q db.Querier, k a2a.Key) (root, scope string, err error) {
+func Owned(ctx context.Context, q db.Querier, k runs.Key) (root, scope string, err error) {
 	root, scope = agent.SplitTask(k.ID)
 	_, err = db.Value[int](ctx, q, selectOwned, root, k.Owner)
 	return root, scope, db.NotFound(err)

@@ -11,14 +11,15 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/account"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/push"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -120,10 +121,10 @@ func (b *batch) op() *db.Op {
 
 // why wraps an error of the store for the owner of the journal.
 func (b *batch) why(err error) error {
-	if err == nil || errors.Is(err, agent.ErrFenced) || errors.Is(err, a2a.ErrStorage) || errors.Is(err, a2a.ErrDataLoss) {
+	if err == nil || errors.Is(err, agent.ErrFenced) || errors.Is(err, runs.ErrStorage) || errors.Is(err, runs.ErrDataLoss) {
 		return err
 	}
-	return fmt.Errorf("write %s: %w: %w", b.j.root, a2a.ErrStorage, err)
+	return fmt.Errorf("write %s: %w: %w", b.j.root, runs.ErrStorage, err)
 }
 
 // refused returns why a batch changed no row. The result is nil if an earlier attempt has recorded
@@ -138,7 +139,7 @@ func (b *batch) refused(ctx context.Context, q db.Querier, again bool) error {
 		return nil
 	case err == nil && epoch == j.epoch && seq == b.lo && (push != b.pushed || b.quiet && inputs > 0):
 		return errOutdated
-	case err == nil || errors.Is(db.NotFound(err), a2a.ErrNotFound):
+	case err == nil || errors.Is(db.NotFound(err), runs.ErrNotFound):
 		return fmt.Errorf("epoch %d of %s: %w", j.epoch, j.root, agent.ErrFenced)
 	}
 	return err
@@ -183,7 +184,7 @@ func (b *batch) statements(inputs int64) []db.Stmt {
 		total.Add(sum.Amounts)
 	}
 	if spent := total.Spent(); len(costs) > 0 {
-		add(addSpent, a2a.AccountOf(j.owner), spent.GetInputTokens(), spent.GetOutputTokens(), spent.GetCostMicros())
+		add(addSpent, identity.AccountOf(j.owner), spent.GetInputTokens(), spent.GetOutputTokens(), spent.GetCostMicros())
 	}
 	switch {
 	case b.snap != nil:
@@ -246,7 +247,7 @@ func (b *batch) end(ctx context.Context, q db.Querier) error {
 	var epoch, seq, inputs int64
 	err := q.Scan(ctx, []any{&epoch, &seq, &b.pushed, &inputs}, selectFence+j.s.db.Lock, j.root)
 	switch {
-	case err != nil && !errors.Is(db.NotFound(err), a2a.ErrNotFound):
+	case err != nil && !errors.Is(db.NotFound(err), runs.ErrNotFound):
 		return err
 	case err == nil && epoch == j.epoch && b.tail != nil && seq == b.hi:
 		return nil // an earlier attempt whose reply was lost
@@ -270,7 +271,7 @@ func (b *batch) end(ctx context.Context, q db.Querier) error {
 func (b *batch) close(ctx context.Context, q db.Querier) error {
 	j := b.j
 	rows, err := record.Inbox(ctx, q, j.root)
-	if err != nil && !errors.Is(err, a2a.ErrDataLoss) {
+	if err != nil && !errors.Is(err, runs.ErrDataLoss) {
 		return err
 	}
 	named := map[int64]bool{}
@@ -385,7 +386,7 @@ const deleteQuestion = `DELETE FROM question WHERE id = $1 AND seq = $4 AND EXIS
 // ask adds the statements for the questions for roles that an event asks or closes.
 func (b *batch) ask(e entry, add func(text string, args ...any)) {
 	for _, role := range store.RolesOf(e.Event) {
-		add(insertQuestion, e.Event.GetSeq(), role, a2a.AccountOf(b.j.owner))
+		add(insertQuestion, e.Event.GetSeq(), role, identity.AccountOf(b.j.owner))
 	}
 	for _, seq := range e.closes {
 		add(deleteQuestion, seq)
@@ -412,7 +413,7 @@ func (r retry) Take() *db.Op {
 func (r retry) IsLarge() bool { return r.ended() && r.bytes > maxQuiet || r.size() >= db.LargeChange }
 
 // Of implements db.Source.
-func (r retry) Of() string { return a2a.AccountOf(r.j.owner) }
+func (r retry) Of() string { return identity.AccountOf(r.j.owner) }
 
 // snapshotRow is a task as it is stored for readers.
 type snapshotRow struct {

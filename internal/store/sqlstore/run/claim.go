@@ -10,11 +10,11 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // claim is a claim of runs in a transaction.
@@ -149,7 +149,7 @@ func owners(ctx context.Context, q db.Querier, query string, args ...any) (map[s
 	slices.SortFunc(all, func(a, b owner) int { return cmp.Compare(a.first, b.first) })
 	by := map[string][]any{}
 	for _, o := range all {
-		account := a2a.AccountOf(o.name)
+		account := identity.AccountOf(o.name)
 		by[account] = append(by[account], o.name)
 	}
 	return by, err
@@ -230,7 +230,7 @@ func (c *claim) limits(ctx context.Context, owners map[string][]any) (map[string
 		var owner string
 		var n int
 		err := r.Scan(&owner, &n)
-		running[a2a.AccountOf(owner)] += n
+		running[identity.AccountOf(owner)] += n
 		ofOwner[owner] = n
 		return err
 	}, runningOf)

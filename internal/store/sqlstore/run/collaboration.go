@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // selectSlots selects the collaborations of a team.
@@ -17,7 +18,7 @@ const selectSlots = `SELECT s.id, run.owner FROM collaboration_slot AS s JOIN ru
 
 // collaborate creates a task that occupies one of its agent's slots. It reads before it writes, so
 // that a refused request has written nothing.
-func (s *Intake) collaborate(ctx context.Context, q db.Querier, n a2a.New, o *db.Op) (root string, existed bool, err error) {
+func (s *Intake) collaborate(ctx context.Context, q db.Querier, n runs.New, o *db.Op) (root string, existed bool, err error) {
 	team, root := store.AgentKey(n.Accepted), n.Accepted.GetTaskId()
 	if known, err := s.request(ctx, q, n.Owner, team, "", n.MessageID); err == nil && n.MessageID != "" {
 		if known.id == root {
@@ -25,12 +26,12 @@ func (s *Intake) collaborate(ctx context.Context, q db.Querier, n a2a.New, o *db
 		}
 		root, _, err = known.repeated("", n.Digest)
 		return root, err == nil, db.Refuse(err)
-	} else if err != nil && !errors.Is(err, a2a.ErrNotFound) {
+	} else if err != nil && !errors.Is(err, runs.ErrNotFound) {
 		return "", false, err
 	}
 	if n.Entry != "" {
 		if _, there, err := admin.LockEntry(ctx, q, s.DB.Lock, n.Entry); err != nil || !there {
-			return "", false, cmp.Or(err, db.Refuse(a2a.ErrDeleted))
+			return "", false, cmp.Or(err, db.Refuse(runs.ErrDeleted))
 		}
 	}
 	if err := take(ctx, s, q, n); err != nil {
@@ -63,10 +64,10 @@ SELECT $3, (SELECT min(n) FROM (SELECT 1 AS n UNION ALL SELECT slot + 1 FROM col
 WHERE NOT EXISTS (SELECT 1 FROM collaboration_slot WHERE team = $3 AND slot = c.n)), $4
 WHERE (SELECT count(*)` + running + ` AND s.team = $3) < $5 ON CONFLICT DO NOTHING`
 
-// take takes a slot of a team. The error is a2a.ErrBusy if as many collaborations of the team and the
-// account are running as n allows, and a2a.ErrAccountBusy if as many of the account are.
-func take(ctx context.Context, s *Intake, q db.Querier, n a2a.New) error {
-	account, team, now := a2a.AccountOf(n.Owner)+"/", store.AgentKey(n.Accepted), s.DB.Millis()
+// take takes a slot of a team. The error is runs.ErrBusy if as many collaborations of the team and the
+// account are running as n allows, and runs.ErrAccountBusy if as many of the account are.
+func take(ctx context.Context, s *Intake, q db.Querier, n runs.New) error {
+	account, team, now := identity.AccountOf(n.Owner)+"/", store.AgentKey(n.Accepted), s.DB.Millis()
 	if err := admin.LockVersion(ctx, q, s.DB); err != nil { // others may take other slots
 		return err
 	}
@@ -76,7 +77,7 @@ func take(ctx context.Context, s *Intake, q db.Querier, n a2a.New) error {
 			return err
 		}
 		if all >= n.AccountCollaborations {
-			return db.Refuse(a2a.ErrAccountBusy)
+			return db.Refuse(runs.ErrAccountBusy)
 		}
 	}
 	for {
@@ -85,7 +86,7 @@ func take(ctx context.Context, s *Intake, q db.Querier, n a2a.New) error {
 			return err
 		}
 		if taken >= n.Collaborations {
-			return db.Refuse(a2a.ErrBusy)
+			return db.Refuse(runs.ErrBusy)
 		}
 		rows, err := q.Exec(ctx, takeSlot, account, now, team, n.Accepted.GetTaskId(), int64(n.Collaborations))
 		if rows > 0 || err != nil {
@@ -95,8 +96,8 @@ func take(ctx context.Context, s *Intake, q db.Querier, n a2a.New) error {
 }
 
 // Collaborations returns the collaborations of an agent that have not ended, of all owners; see agent.KeyOf.
-func (s *Intake) Collaborations(ctx context.Context, key string) ([]a2a.Key, error) {
-	keys, err := db.Rows(ctx, s.DB.Reader(), func(k *a2a.Key) []any { return []any{&k.ID, &k.Owner} }, selectSlots, key)
+func (s *Intake) Collaborations(ctx context.Context, key string) ([]runs.Key, error) {
+	keys, err := db.Rows(ctx, s.DB.Reader(), func(k *runs.Key) []any { return []any{&k.ID, &k.Owner} }, selectSlots, key)
 	if err != nil {
 		return nil, fmt.Errorf("read the collaborations of %s: %w", key, err)
 	}

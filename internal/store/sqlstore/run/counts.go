@@ -8,8 +8,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // Counts counts what waits and what is held. It implements account.Counts and engine.Backlogs.
@@ -81,7 +81,7 @@ func (s *Counts) waiting(ctx context.Context, query string, args ...any) (engine
 // Queued implements account.Counts.
 func (s *Counts) Queued(ctx context.Context, name string, most int) (int, error) {
 	now, of := s.DB.Millis(), []any{name}
-	if name == a2a.AccountOf(name) {
+	if name == identity.AccountOf(name) {
 		all, err := owners(ctx, s.DB.Reader(), dueOwners, now)
 		if err != nil {
 			return 0, err
@@ -121,7 +121,7 @@ func (s *Counts) StoredBytes(ctx context.Context, name string) (int64, error) {
 		var owner string
 		var n int64
 		err := r.Scan(&owner, &n)
-		if a2a.AccountOf(owner) == name {
+		if identity.AccountOf(owner) == name {
 			total += n
 		}
 		return err

@@ -10,9 +10,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // claimWait is how long a run waits that could not be claimed although it is due: the replica is behind with the halts,
@@ -51,25 +52,25 @@ type Schedule struct {
 }
 
 // ClaimRun implements engine.Runs.
-func (s *Schedule) ClaimRun(ctx context.Context, replica, root string, room *engine.Room) (a2a.Claim, engine.Next, error) {
+func (s *Schedule) ClaimRun(ctx context.Context, replica, root string, room *engine.Room) (runs.Claim, engine.Next, error) {
 	if err := s.Claims.mayClaim(ctx, replica); err != nil {
-		return a2a.Claim{}, engine.Next{}, err
+		return runs.Claim{}, engine.Next{}, err
 	}
 	j, full, err := s.claimOne(ctx, replica, root, room)
 	switch {
 	case err != nil:
-		return a2a.Claim{}, engine.Next{}, err
+		return runs.Claim{}, engine.Next{}, err
 	case j != nil:
 		return *j, engine.Next{}, nil
 	case full:
-		return a2a.Claim{}, engine.Next{}, s.ReturnDue(ctx, []string{root})
+		return runs.Claim{}, engine.Next{}, s.ReturnDue(ctx, []string{root})
 	}
 	next, err := s.why(ctx, root)
-	return a2a.Claim{}, next, err
+	return runs.Claim{}, next, err
 }
 
 // claimOne claims a run. It returns nil if it cannot be claimed; full reports that its owner may have no more runs driven.
-func (s *Schedule) claimOne(ctx context.Context, replica, root string, room *engine.Room) (got *a2a.Claim, full bool, err error) {
+func (s *Schedule) claimOne(ctx context.Context, replica, root string, room *engine.Room) (got *runs.Claim, full bool, err error) {
 	s.Claims.claiming.Lock()
 	defer s.Claims.claiming.Unlock()
 	s.Claims.expect(map[string]bool{})
@@ -114,7 +115,7 @@ func (c *claim) full(ctx context.Context, root string) (bool, error) {
 	if err != nil {
 		return false, ignoreNone(err)
 	}
-	account := a2a.AccountOf(owner)
+	account := identity.AccountOf(owner)
 	most, err := c.limits(ctx, map[string][]any{account: {owner}})
 	if err != nil {
 		return false, err
@@ -153,7 +154,7 @@ func (s *Schedule) why(ctx context.Context, root string) (engine.Next, error) {
 }
 
 // TakeDue implements engine.Runs.
-func (s *Schedule) TakeDue(ctx context.Context, room *engine.Room, limit int) (due []a2a.Key, err error) {
+func (s *Schedule) TakeDue(ctx context.Context, room *engine.Room, limit int) (due []runs.Key, err error) {
 	now := s.DB.Millis()
 	var some, lost bool
 	if err := s.DB.Reader().Scan(ctx, []any{&some, &lost}, selectUntold, now); err != nil {
@@ -178,10 +179,10 @@ UPDATE run SET told = due WHERE id IN (SELECT id FROM c) RETURNING id, owner`, n
 }
 
 // keyOf returns where to scan the columns id and owner.
-func keyOf(k *a2a.Key) []any { return []any{&k.ID, &k.Owner} }
+func keyOf(k *runs.Key) []any { return []any{&k.ID, &k.Owner} }
 
 // takeLimited is TakeDue for owners whose numbers of running runs are limited.
-func (s *Schedule) takeLimited(ctx context.Context, room *engine.Room, now int64, limit int) (due []a2a.Key, err error) {
+func (s *Schedule) takeLimited(ctx context.Context, room *engine.Room, now int64, limit int) (due []runs.Key, err error) {
 	err = s.DB.Do(ctx, func(ctx context.Context, q db.Querier) error {
 		due = nil
 		if err := admin.LockVersion(ctx, q, s.DB); err != nil { // one replica counts at a time
@@ -206,7 +207,7 @@ func (s *Schedule) takeLimited(ctx context.Context, room *engine.Room, now int64
 		}
 		var stmts []db.Stmt
 		for _, k := range waiting {
-			account := a2a.AccountOf(k.Owner)
+			account := identity.AccountOf(k.Owner)
 			if len(due) == limit || reached(room.MaxRunning(account), running.Held(account)) || reached(room.MaxRunningEach(account), running.HeldBy(k.Owner)) {
 				continue
 			}

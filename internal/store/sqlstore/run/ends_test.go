@@ -13,14 +13,14 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/ring"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 	"github.com/agentteams/team-server/internal/testkit/dbtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-var one = a2a.Key{Owner: "o", ID: "one"}
+var one = runs.Key{Owner: "o", ID: "one"}
 
 func putInput(t testing.TB, s *rig, id string) {
 	t.Helper()
@@ -141,7 +141,7 @@ func TestA_16_TheTaskOfAnEndThatIsTriedAgain(t *testing.T) {
 	if failed != 1 {
 		t.Fatalf("%d reads failed, want 1", failed)
 	}
-	if _, err := s.Park(t.Context(), a2a.Claim{Root: "one", Owner: j.owner, Epoch: j.epoch, Journal: j}, a2a.Park{Done: true}); err != nil {
+	if _, err := s.Park(t.Context(), runs.Claim{Root: "one", Owner: j.owner, Epoch: j.epoch, Journal: j}, runs.Park{Done: true}); err != nil {
 		t.Fatal(err)
 	}
 	stored, seq, err := s.shown(t, "one")
@@ -271,7 +271,7 @@ func TestA_10_AnInputDuringAClaim(t *testing.T) {
 				// Its release is committed, and the process has not come to forget it.
 				old := claimedOne(t, s).Journal.(*journal)
 				err := s.db.Do(t.Context(), func(ctx context.Context, q db.Querier) error {
-					_, err := old.park(ctx, q, a2a.Park{Until: s.db.Now()})
+					_, err := old.park(ctx, q, runs.Park{Until: s.db.Now()})
 					return err
 				})
 				if err != nil {
@@ -361,7 +361,7 @@ func TestA_16_WhatIsKeptOfAnEndedRun(t *testing.T) {
 				other := ring.New[entry](&s.rings, 1)
 				other.Add(entry{Entry: record.Entry{Event: &teamv1.Event{}, Size: ringed}}, 0)
 			}
-			if _, err := s.Park(t.Context(), cl, a2a.Park{Done: true}); err != nil {
+			if _, err := s.Park(t.Context(), cl, runs.Park{Done: true}); err != nil {
 				t.Fatal(err)
 			}
 			if kept := s.live("one") == j; kept != (ringed == 0) {
@@ -391,7 +391,7 @@ func TestA_16_WhatIsKeptOfAnEndedRun(t *testing.T) {
 func TestA_16_ALostReplyToAnEndWakesItsPushes(t *testing.T) {
 	s := opened(t, dbtest.File(t))
 	m := agent.UserMessage("m", "do it")
-	n := a2a.New{
+	n := runs.New{
 		Owner: "o", MessageID: "m", Digest: []byte("d"), Push: &a2av1.TaskPushNotificationConfig{Id: "p", TaskId: "one", Url: "https://example.com"},
 		Accepted: &teamv1.Accepted{TaskId: "one", Agent: "a", Owner: "o", Message: m},
 	}

@@ -8,24 +8,24 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 	"github.com/agentteams/team-server/internal/testkit/dbtest"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 func created(t *testing.T, s *rig, id string) {
 	t.Helper()
 	m := agent.UserMessage("m-"+id, "do it")
-	n := a2a.New{Owner: "o", MessageID: "m-" + id, Digest: []byte("d"), Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: "o", Message: m}}
+	n := runs.New{Owner: "o", MessageID: "m-" + id, Digest: []byte("d"), Accepted: &teamv1.Accepted{TaskId: id, Agent: "a", Owner: "o", Message: m}}
 	if _, _, err := s.Create(context.Background(), n); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func claimedOne(t *testing.T, s *rig) a2a.Claim {
+func claimedOne(t *testing.T, s *rig) runs.Claim {
 	t.Helper()
 	claims, _, err := s.Claim(context.Background(), "r", engine.NewRoom(10, nil))
 	if err != nil || len(claims) != 1 {
@@ -145,7 +145,7 @@ func TestA_10_AnInputThatIsBeingConsumedIsNotReturned(t *testing.T) {
 	created(t, s, "one")
 	j := claimedOne(t, s).Journal.(*journal)
 	in := &teamv1.Inbound{Key: "k", Kind: &teamv1.Inbound_Received{Received: &teamv1.Received{Message: agent.UserMessage("k", "x")}}}
-	n, _, err := s.Put(t.Context(), a2a.Key{Owner: "o", ID: "one"}, in, []byte("d"), nil)
+	n, _, err := s.Put(t.Context(), runs.Key{Owner: "o", ID: "one"}, in, []byte("d"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

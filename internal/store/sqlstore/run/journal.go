@@ -15,14 +15,15 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
+	"github.com/agentteams/team-server/internal/identity"
 	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/ring"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 	"github.com/agentteams/team-server/internal/taskstate"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -155,7 +156,7 @@ WHERE task_spent.seq < excluded.seq`
 // deleteInput deletes an inbox row of a batch that was admitted by fence.
 const deleteInput = `DELETE FROM inbox WHERE id = $1 AND n = $4 AND EXISTS (` + admitted + `)`
 
-// Load returns the recorded events that a replay needs, in order. The error may be a2a.ErrDataLoss.
+// Load returns the recorded events that a replay needs, in order. The error may be runs.ErrDataLoss.
 func (j *journal) Load(ctx context.Context) ([]*teamv1.Event, error) {
 	if err := j.usable(); err != nil {
 		return nil, err
@@ -203,7 +204,7 @@ func (j *journal) open(ctx context.Context) error {
 		return nil
 	}
 	_, err := j.Load(ctx)
-	if errors.Is(err, a2a.ErrDataLoss) {
+	if errors.Is(err, runs.ErrDataLoss) {
 		return nil // the end can still be recorded
 	}
 	return err
@@ -211,7 +212,7 @@ func (j *journal) open(ctx context.Context) error {
 
 // opened sets the state of the journal from the recorded events. The caller must hold mu.
 func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
-	j.fold, j.listed, j.book = f, listingOf(f), cost.NewBook(a2a.AccountOf(j.owner))
+	j.fold, j.listed, j.book = f, listingOf(f), cost.NewBook(identity.AccountOf(j.owner))
 	for _, ev := range events {
 		j.book.Apply(ev)
 	}
@@ -223,7 +224,7 @@ func (j *journal) opened(f *project.Fold, events []*teamv1.Event) {
 func (j *journal) unreadable(err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lost = j.lost || errors.Is(err, a2a.ErrDataLoss)
+	j.lost = j.lost || errors.Is(err, runs.ErrDataLoss)
 }
 
 // usable returns an error if the claim has ended.
@@ -282,7 +283,7 @@ func (j *journal) IsLarge() bool {
 func (j *journal) endsLarge() bool { return j.ending != nil && j.bytes > maxQuiet }
 
 // Of implements db.Source.
-func (j *journal) Of() string { return a2a.AccountOf(j.owner) }
+func (j *journal) Of() string { return identity.AccountOf(j.owner) }
 
 // append queues events that have a total size and occupy room in the queue.
 func (j *journal) append(events []*teamv1.Event, size int64, room room) error {
@@ -347,7 +348,7 @@ func (j *journal) time() *timestamppb.Timestamp {
 }
 
 // Commit returns when everything appended before is durable and visible. The error is the cause of
-// ctx, agent.ErrFenced or a2a.ErrStorage.
+// ctx, agent.ErrFenced or runs.ErrStorage.
 func (j *journal) Commit(ctx context.Context) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()

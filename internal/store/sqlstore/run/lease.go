@@ -12,10 +12,10 @@ import (
 
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/ring"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/push"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -121,7 +121,7 @@ func (s *Runs) reclaim(ctx context.Context, replica string) error {
 
 // Claim claims runs that are due or belong to replicas whose lease has expired, as many as room has free
 // slots for. With several replicas, next is at most db.PollEvery away.
-func (s *Runs) Claim(ctx context.Context, replica string, room *engine.Room) (claims []a2a.Claim, next time.Time, err error) {
+func (s *Runs) Claim(ctx context.Context, replica string, room *engine.Room) (claims []runs.Claim, next time.Time, err error) {
 	if err := s.mayClaim(ctx, replica); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -156,7 +156,7 @@ func (s *Runs) mayClaim(ctx context.Context, replica string) error {
 		return err
 	}
 	if s.stale.Load() {
-		return fmt.Errorf("%w: no run can be claimed before those of the process before are free", a2a.ErrStorage)
+		return fmt.Errorf("%w: no run can be claimed before those of the process before are free", runs.ErrStorage)
 	}
 	if s.heardOf(replica) {
 		return nil
@@ -186,7 +186,7 @@ func (s *Runs) outlook(ctx context.Context, replica string, room *engine.Room) (
 }
 
 // claimDue claims runs and returns their claims.
-func (s *Runs) claimDue(ctx context.Context, replica string, room *engine.Room, o *outlook) (claims []a2a.Claim, err error) {
+func (s *Runs) claimDue(ctx context.Context, replica string, room *engine.Room, o *outlook) (claims []runs.Claim, err error) {
 	s.claiming.Lock()
 	defer s.claiming.Unlock()
 	s.expect(map[string]bool{})
@@ -258,7 +258,7 @@ func (s *Runs) expect(arrivals map[string]bool) {
 
 // adopt registers a claim in this process, and ends an earlier one of the same run. If an input has come since the
 // claim, it has not woken this journal, which therefore reads its inbox.
-func (s *Runs) adopt(j *journal) a2a.Claim {
+func (s *Runs) adopt(j *journal) runs.Claim {
 	s.mu.Lock()
 	old, arrived := s.journals[j.root], s.arrivals[j.root]
 	s.journals[j.root] = j
@@ -273,7 +273,7 @@ func (s *Runs) adopt(j *journal) a2a.Claim {
 	if old != nil {
 		old.give()
 	}
-	return a2a.Claim{Root: j.root, Owner: j.owner, Epoch: j.epoch, Journal: j, Bytes: j.bytes}
+	return runs.Claim{Root: j.root, Owner: j.owner, Epoch: j.epoch, Journal: j, Bytes: j.bytes}
 }
 
 // forget removes a journal from the open ones.
@@ -286,7 +286,7 @@ func (s *Runs) forget(j *journal) {
 }
 
 // Park implements engine.Leases. It first commits everything appended.
-func (s *Runs) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (next engine.Next, err error) {
+func (s *Runs) Park(ctx context.Context, c runs.Claim, p runs.Park) (next engine.Next, err error) {
 	j, err := s.mine(ctx, c)
 	if err != nil {
 		return next, err
@@ -311,7 +311,7 @@ func (s *Runs) Park(ctx context.Context, c a2a.Claim, p a2a.Park) (next engine.N
 }
 
 // ours returns the journal of a claim.
-func (s *Runs) ours(c a2a.Claim) (*journal, error) {
+func (s *Runs) ours(c runs.Claim) (*journal, error) {
 	if j, ok := c.Journal.(*journal); ok && j.s == s {
 		return j, nil
 	}
@@ -319,7 +319,7 @@ func (s *Runs) ours(c a2a.Claim) (*journal, error) {
 }
 
 // mine returns the journal of a claim after it has committed everything appended.
-func (s *Runs) mine(ctx context.Context, c a2a.Claim) (*journal, error) {
+func (s *Runs) mine(ctx context.Context, c runs.Claim) (*journal, error) {
 	j, err := s.ours(c)
 	if err != nil {
 		return nil, err
@@ -329,7 +329,7 @@ func (s *Runs) mine(ctx context.Context, c a2a.Claim) (*journal, error) {
 
 // park releases the run in a transaction, and returns when it is due, the zero time if it waits for an input. The run
 // is due at once if its inbox holds an input, otherwise as p says.
-func (j *journal) park(ctx context.Context, q db.Querier, p a2a.Park) (time.Time, error) {
+func (j *journal) park(ctx context.Context, q db.Querier, p runs.Park) (time.Time, error) {
 	due, halted := sql.NullInt64{Int64: p.Until.UnixMilli(), Valid: !p.Until.IsZero()}, int64(0)
 	if p.Halts != 0 {
 		var err error
@@ -346,7 +346,7 @@ func (j *journal) park(ctx context.Context, q db.Querier, p a2a.Park) (time.Time
 	switch {
 	case err == nil:
 		due = sql.NullInt64{Int64: j.s.db.Millis(), Valid: true}
-	case !errors.Is(db.NotFound(err), a2a.ErrNotFound):
+	case !errors.Is(db.NotFound(err), runs.ErrNotFound):
 		return time.Time{}, err
 	}
 	if err := j.keep(ctx, q); err != nil {
@@ -368,7 +368,7 @@ func (j *journal) lockRun(ctx context.Context, q db.Querier) (held bool, err err
 	var epoch int64
 	var holder sql.NullString
 	err = q.Scan(ctx, []any{&epoch, &holder}, selectHolder+j.s.db.Lock, j.root)
-	if err != nil && !errors.Is(db.NotFound(err), a2a.ErrNotFound) {
+	if err != nil && !errors.Is(db.NotFound(err), runs.ErrNotFound) {
 		return false, err
 	}
 	if err != nil || epoch != j.epoch {
@@ -390,7 +390,7 @@ func (j *journal) keep(ctx context.Context, q db.Querier) error {
 }
 
 // Release implements engine.Leases. It commits everything appended if that is possible.
-func (s *Runs) Release(ctx context.Context, c a2a.Claim, at time.Time) (engine.Next, error) {
+func (s *Runs) Release(ctx context.Context, c runs.Claim, at time.Time) (engine.Next, error) {
 	j, err := s.mine(ctx, c)
 	if j == nil {
 		return engine.Next{}, err
@@ -417,7 +417,7 @@ func (s *Runs) Release(ctx context.Context, c a2a.Claim, at time.Time) (engine.N
 
 // Suspend releases a run that must not be retried until an input arrives for it or, with SQLite,
 // until the process starts again. Until then, readers of the task see reason.
-func (s *Runs) Suspend(ctx context.Context, c a2a.Claim, reason string) error {
+func (s *Runs) Suspend(ctx context.Context, c runs.Claim, reason string) error {
 	j, err := s.ours(c)
 	if err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -23,9 +23,9 @@ func (s *Runs) live(root string) *journal {
 	return s.ended[root]
 }
 
-// Owned splits a key into root and scope. The error is a2a.ErrNotFound if the root does not belong
+// Owned splits a key into root and scope. The error is runs.ErrNotFound if the root does not belong
 // to the owner.
-func (s *Runs) Owned(ctx context.Context, k a2a.Key) (root, scope string, err error) {
+func (s *Runs) Owned(ctx context.Context, k runs.Key) (root, scope string, err error) {
 	root, scope = agent.SplitTask(k.ID)
 	s.mu.Lock()
 	j := cmp.Or(s.journals[root], s.ended[root])
@@ -34,7 +34,7 @@ func (s *Runs) Owned(ctx context.Context, k a2a.Key) (root, scope string, err er
 	case j == nil:
 		return record.Owned(ctx, s.db.Reader(), k)
 	case j.owner != k.Owner:
-		return "", "", a2a.ErrNotFound
+		return "", "", runs.ErrNotFound
 	}
 	return root, scope, nil
 }
@@ -54,7 +54,7 @@ func (s *Runs) Shown(root string) int64 {
 
 // LiveStanding returns the standing of a visible root that this process drives, as recorded; ok is false if it does not
 // drive it.
-func (s *Runs) LiveStanding(k a2a.Key) (st a2a.Standing, ok bool) {
+func (s *Runs) LiveStanding(k runs.Key) (st runs.Standing, ok bool) {
 	j := s.live(k.ID)
 	if j == nil || j.owner != k.Owner {
 		return st, false
@@ -64,11 +64,11 @@ func (s *Runs) LiveStanding(k a2a.Key) (st a2a.Standing, ok bool) {
 	if j.fold == nil || !j.listed.visible {
 		return st, false
 	}
-	return a2a.Standing{Agent: j.fold.Agent(), Account: j.fold.Account(), ContextID: j.fold.ContextID(), State: j.listed.state}, true
+	return runs.Standing{Agent: j.fold.Agent(), Account: j.fold.Account(), ContextID: j.fold.ContextID(), State: j.listed.state}, true
 }
 
 // Page returns committed events of a root after a sequence number, of a scope and below.
-func (s *Runs) Page(ctx context.Context, root, scope string, after int64, limit int) ([]a2a.Record, error) {
+func (s *Runs) Page(ctx context.Context, root, scope string, after int64, limit int) ([]runs.Record, error) {
 	upTo := record.Everything
 	if j := s.live(root); j != nil {
 		records, durable, ok := j.since(after, scope, limit)
@@ -98,7 +98,7 @@ func (s *Runs) LiveTask(ctx context.Context, root string) (t *a2av1.Task, seq in
 // since returns the events that the ring has after a sequence number; ok is false if the ring does
 // not reach back that far. durable is the last sequence number that the journal knows to be
 // recorded. The database may hold more for a moment, which a reader must not see before others do.
-func (j *journal) since(after int64, scope string, limit int) (records []a2a.Record, durable int64, ok bool) {
+func (j *journal) since(after int64, scope string, limit int) (records []runs.Record, durable int64, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	records, ok = j.recent(after, scope, limit)
@@ -144,7 +144,7 @@ func (j *journal) task(ctx context.Context) (*a2av1.Task, int64, error) {
 		}
 	}
 	if !v.fold.Visible() {
-		return nil, 0, a2a.ErrNotFound
+		return nil, 0, runs.ErrNotFound
 	}
 	return v.fold.Task(), v.seq, nil
 }

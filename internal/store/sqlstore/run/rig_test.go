@@ -9,12 +9,12 @@ import (
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/push"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 	"github.com/agentteams/team-server/internal/testkit/dbtest"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -69,7 +69,7 @@ func TestPostgres_R_003_30_ALookWakesTheOwner(t *testing.T) {
 	anns, bobs := 0, 0
 	for _, root := range []string{"one", "two", "three"} {
 		accepted := &teamv1.Accepted{TaskId: root, Agent: "a", Message: agent.UserMessage(root, "do it")}
-		if _, _, err := s.Create(t.Context(), a2a.New{Owner: "acme/bob", Accepted: accepted}); err != nil {
+		if _, _, err := s.Create(t.Context(), runs.New{Owner: "acme/bob", Accepted: accepted}); err != nil {
 			t.Fatal(err)
 		}
 		if claims, _, err := s.Claim(t.Context(), "r", engine.NewRoom(1, nil)); err != nil || len(claims) != 1 { // it is looked at

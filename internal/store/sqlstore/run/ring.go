@@ -4,7 +4,7 @@ import (
 	"math"
 
 	"github.com/agentteams/team-server/internal/ring"
-	"github.com/agentteams/team-server/pkg/a2a"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -32,7 +32,7 @@ func (j *journal) keeps(lists ...[]entry) {
 
 // recent returns at most limit recorded events of a scope after a sequence number. It returns false if the
 // ring does not reach back that far. The caller must hold mu.
-func (j *journal) recent(after int64, scope string, limit int) ([]a2a.Record, bool) {
+func (j *journal) recent(after int64, scope string, limit int) ([]runs.Record, bool) {
 	if after >= j.durable {
 		return nil, true
 	}
@@ -40,13 +40,13 @@ func (j *journal) recent(after int64, scope string, limit int) ([]a2a.Record, bo
 		return nil, false
 	}
 	entries := j.ring.After(after)
-	out := make([]a2a.Record, 0, min(len(entries), limit))
+	out := make([]runs.Record, 0, min(len(entries), limit))
 	for _, e := range entries {
 		if len(out) >= limit {
 			break
 		}
 		if agent.Within(e.Event.GetScope(), scope) {
-			out = append(out, a2a.Record{Seq: e.Seq(), Event: e.Event})
+			out = append(out, runs.Record{Seq: e.Seq(), Event: e.Event})
 		}
 	}
 	return out, true

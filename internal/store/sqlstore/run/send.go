@@ -12,14 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/admin"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/push"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -79,7 +80,7 @@ const insertKept = `INSERT INTO event (id, seq, scope, delta, sum, body) SELECT 
 
 // Create creates a task with its first event, due to run. If the message was received before, it
 // returns the root that the message began, and existed is true.
-func (s *Intake) Create(ctx context.Context, n a2a.New) (root string, existed bool, err error) {
+func (s *Intake) Create(ctx context.Context, n runs.New) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
 	if root == "" || n.Owner == "" {
 		return "", false, errors.New("create a task: it needs an id and an owner")
@@ -125,9 +126,9 @@ func (s *Intake) Create(ctx context.Context, n a2a.New) (root string, existed bo
 }
 
 // creation returns the change that creates a task.
-func (s *Intake) creation(n a2a.New) (*db.Op, error) {
+func (s *Intake) creation(n runs.New) (*db.Op, error) {
 	acc, now := n.Accepted, s.DB.Now()
-	id, at, account := acc.GetTaskId(), now.UnixMilli(), a2a.AccountOf(n.Owner)
+	id, at, account := acc.GetTaskId(), now.UnixMilli(), identity.AccountOf(n.Owner)
 	entries, size, f, err := firstEvents(n, now)
 	if err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (s *Intake) creation(n a2a.New) (*db.Op, error) {
 
 // firstEvents returns the events with which the journal of a new task begins, their size in bytes, and the task after
 // them.
-func firstEvents(n a2a.New, now time.Time) (entries []record.Entry, size int64, f *project.Fold, err error) {
+func firstEvents(n runs.New, now time.Time) (entries []record.Entry, size int64, f *project.Fold, err error) {
 	root, agentID, at := n.Accepted.GetTaskId(), n.Accepted.GetAgent(), timestamppb.New(now)
 	f = project.New(root, "")
 	for i, ev := range append([]*teamv1.Event{{Agent: agentID, Kind: &teamv1.Event_Accepted{Accepted: n.Accepted}}}, n.Kept...) {
@@ -186,10 +187,10 @@ func definitionOf(acc *teamv1.Accepted) sql.NullString {
 }
 
 // runAt returns the index of insertRun in the statements of a creation.
-func runAt(n a2a.New) int { return int(db.Flag(n.MessageID != "")) }
+func runAt(n runs.New) int { return int(db.Flag(n.MessageID != "")) }
 
 // created returns the result of a creation after its statements were run.
-func (s *Intake) created(ctx context.Context, q db.Querier, n a2a.New, o *db.Op) (root string, existed bool, err error) {
+func (s *Intake) created(ctx context.Context, q db.Querier, n runs.New, o *db.Op) (root string, existed bool, err error) {
 	root = n.Accepted.GetTaskId()
 	if n.MessageID != "" && o.Affected[0] == 0 { // the message is known
 		r, err := s.request(ctx, q, n.Owner, store.AgentKey(n.Accepted), "", n.MessageID)
@@ -220,7 +221,7 @@ type request struct {
 	digest []byte
 }
 
-// request finds a request within its window. The error is a2a.ErrNotFound.
+// request finds a request within its window. The error is runs.ErrNotFound.
 func (s *Intake) request(ctx context.Context, q db.Querier, owner, agent, root, message string) (request, error) {
 	var r request
 	err := q.Scan(ctx, []any{&r.id, &r.n, &r.digest}, selectRequest,
@@ -228,17 +229,17 @@ func (s *Intake) request(ctx context.Context, q db.Querier, owner, agent, root, 
 	return r, db.NotFound(err)
 }
 
-// repeated returns the result of a request that is repeated. The error is a2a.ErrReused if the
+// repeated returns the result of a request that is repeated. The error is runs.ErrReused if the
 // request differs, or if root is set and the request was for another task.
 func (r request) repeated(root string, digest []byte) (string, int64, error) {
 	if !bytes.Equal(r.digest, digest) || root != "" && r.id != root {
-		return "", 0, a2a.ErrReused
+		return "", 0, runs.ErrReused
 	}
 	return r.id, r.n, nil
 }
 
 // Sent returns the root that a message of the owner began or was put into, within the time for
-// which message ids are remembered. The error is a2a.ErrNotFound.
+// which message ids are remembered. The error is runs.ErrNotFound.
 func (s *Intake) Sent(ctx context.Context, owner, agent, messageID string) (string, error) {
 	r, err := s.request(ctx, s.DB.Reader(), owner, agent, "", messageID)
 	return r.id, err
@@ -246,7 +247,7 @@ func (s *Intake) Sent(ctx context.Context, owner, agent, messageID string) (stri
 
 // Put puts an input into the inbox of a task and makes its run due. Unless conf is nil, it also
 // stores that push configuration in the same transaction.
-func (s *Intake) Put(ctx context.Context, k a2a.Key, in *teamv1.Inbound, digest []byte, conf *a2a.Push) (n int64, existed bool, err error) {
+func (s *Intake) Put(ctx context.Context, k runs.Key, in *teamv1.Inbound, digest []byte, conf *runs.Push) (n int64, existed bool, err error) {
 	if in.GetKind() == nil {
 		return 0, false, errors.New("put an input: it has no kind")
 	}
@@ -292,7 +293,7 @@ type put struct {
 	in           *teamv1.Inbound
 	digest       []byte
 	child        *project.Fold // fold of the child that the input is for; nil for the root
-	push         *a2a.Push     // the configuration to store with it; nil without one
+	push         *runs.Push    // the configuration to store with it; nil without one
 	sealed       []byte        // push in encrypted form
 
 	n       int64
@@ -331,7 +332,7 @@ func (p *put) write(ctx context.Context, q db.Querier) error {
 			}
 			return nil
 		}
-		if !errors.Is(err, a2a.ErrNotFound) {
+		if !errors.Is(err, runs.ErrNotFound) {
 			return err
 		}
 	}
@@ -378,13 +379,13 @@ func (p *put) unanswered(ctx context.Context, q db.Querier) error {
 func (p *put) open(ended bool) error {
 	switch {
 	case ended:
-		return a2a.ErrTerminal
+		return runs.ErrTerminal
 	case p.child == nil:
 		return nil
 	case !p.child.Visible():
-		return a2a.ErrNotFound
+		return runs.ErrNotFound
 	case p.child.Terminal():
-		return a2a.ErrTerminal
+		return runs.ErrTerminal
 	}
 	return nil
 }
@@ -403,7 +404,7 @@ func (p *put) insert(ctx context.Context, q db.Querier, n int64, free bool) erro
 			return err
 		}
 		if taken == 0 { // taken at this moment for another task
-			return db.Refuse(a2a.ErrReused)
+			return db.Refuse(runs.ErrReused)
 		}
 	}
 	count := db.With(countInput, p.root, n)

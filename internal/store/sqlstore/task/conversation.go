@@ -14,16 +14,17 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // Tables are the tables of this package whose rows are copied with a store.
 var Tables = []string{"conversation", "history", "history_piece", "conversation_state"}
 
-// Conversations are what runs remember of their contexts. It implements a2a.Conversations.
+// Conversations are what runs remember of their contexts. It implements runs.Conversations.
 type Conversations struct{ DB *db.DB }
 
 // Statements of conversations.
@@ -48,10 +49,10 @@ ON CONFLICT (owner, context_id, path, n) DO UPDATE SET sum = excluded.sum, body 
 )
 
 // threadID returns the id of a conversation for the checksums of its records.
-func threadID(t a2a.Thread) string { return t.Owner + "\x00" + t.ContextID }
+func threadID(t runs.Thread) string { return t.Owner + "\x00" + t.ContextID }
 
-// Position implements a2a.Conversations.
-func (s *Conversations) Position(ctx context.Context, t a2a.Thread) (int64, error) {
+// Position implements runs.Conversations.
+func (s *Conversations) Position(ctx context.Context, t runs.Thread) (int64, error) {
 	last, err := db.Value[int64](ctx, s.DB.Reader(), selectLast, t.Owner, t.ContextID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
@@ -59,23 +60,23 @@ func (s *Conversations) Position(ctx context.Context, t a2a.Thread) (int64, erro
 	return last, err
 }
 
-// Recall implements a2a.Conversations.
-func (s *Conversations) Recall(ctx context.Context, t a2a.Thread, path string, upTo int64) (a2a.Recollection, error) {
-	var r a2a.Recollection
+// Recall implements runs.Conversations.
+func (s *Conversations) Recall(ctx context.Context, t runs.Thread, path string, upTo int64) (runs.Recollection, error) {
+	var r runs.Recollection
 	q := s.DB.Reader()
 	rows, err := db.Rows(ctx, q, func(r *entryRow) []any { return []any{&r.n, &r.sum, &r.body} }, selectHistory, t.Owner, t.ContextID, path, upTo, int64(agent.HistoryLength))
 	if err != nil {
-		return a2a.Recollection{}, err
+		return runs.Recollection{}, err
 	}
 	for _, row := range slices.Backward(rows) {
 		m, err := row.message(ctx, q, t, path)
 		if err != nil {
-			return a2a.Recollection{}, err
+			return runs.Recollection{}, err
 		}
 		r.History = append(r.History, m)
 	}
 	if r.State, err = stateOf(ctx, q, t, path, upTo); err != nil {
-		return a2a.Recollection{}, err
+		return runs.Recollection{}, err
 	}
 	return r, nil
 }
@@ -86,8 +87,8 @@ type entryRow struct {
 	body   []byte
 }
 
-// message returns the message of an entry. The error may be a2a.ErrDataLoss.
-func (r entryRow) message(ctx context.Context, q db.Querier, t a2a.Thread, path string) (*a2av1.Message, error) {
+// message returns the message of an entry. The error may be runs.ErrDataLoss.
+func (r entryRow) message(ctx context.Context, q db.Querier, t runs.Thread, path string) (*a2av1.Message, error) {
 	body := r.body
 	if len(body) > 0 && body[0] == inPieces {
 		var err error
@@ -103,8 +104,8 @@ func (r entryRow) message(ctx context.Context, q db.Querier, t a2a.Thread, path 
 }
 
 // stateOf returns the state of a path as of entry upTo, nil without one. The error may be
-// a2a.ErrDataLoss.
-func stateOf(ctx context.Context, q db.Querier, t a2a.Thread, path string, upTo int64) (map[string]*structpb.Value, error) {
+// runs.ErrDataLoss.
+func stateOf(ctx context.Context, q db.Querier, t runs.Thread, path string, upTo int64) (map[string]*structpb.Value, error) {
 	var n, sum int64
 	var body []byte
 	err := q.Scan(ctx, []any{&n, &sum, &body}, selectState, t.Owner, t.ContextID, path, upTo)
@@ -121,8 +122,8 @@ func stateOf(ctx context.Context, q db.Querier, t a2a.Thread, path string, upTo 
 	return state.GetFields(), nil
 }
 
-// Remember implements a2a.Conversations.
-func (s *Conversations) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchange) error {
+// Remember implements runs.Conversations.
+func (s *Conversations) Remember(ctx context.Context, t runs.Thread, e runs.Exchange) error {
 	if t.Owner == "" || t.ContextID == "" || e.Task == "" {
 		return errors.New("remember an exchange: it needs an owner, a context and a task")
 	}
@@ -138,7 +139,7 @@ func (s *Conversations) Remember(ctx context.Context, t a2a.Thread, e a2a.Exchan
 		w.q = q
 		return w.write(ctx)
 	}
-	o := &db.Op{Size: size, Account: a2a.AccountOf(t.Owner), Early: early, Plan: plan}
+	o := &db.Op{Size: size, Account: identity.AccountOf(t.Owner), Early: early, Plan: plan}
 	if !s.DB.Single { // it ends with ctx, and no other change waits for it
 		return s.DB.Do(ctx, o.Apply)
 	}
@@ -151,9 +152,9 @@ const inPieces = 0
 // exchange writes an exchange to its conversation, whose row it has locked.
 type exchange struct {
 	db     *db.DB
-	thread a2a.Thread
+	thread runs.Thread
 	task   string
-	by     []a2a.Contribution
+	by     []runs.Contribution
 	bodies [][]encoded // the messages, by contribution
 	q      db.Querier
 	last   int64
@@ -244,7 +245,7 @@ func (w *exchange) entries(ctx context.Context, path string, list []encoded) err
 			return err
 		}
 	}
-	if w.last <= a2a.KeptEntries {
+	if w.last <= runs.KeptEntries {
 		return nil
 	}
 	if err := w.trim(ctx, "history", path); err != nil {
@@ -264,18 +265,18 @@ func (w *exchange) complete(ctx context.Context, path string, e encoded) error {
 }
 
 // state stores the changed state of a path.
-func (w *exchange) state(ctx context.Context, c a2a.Contribution) error {
+func (w *exchange) state(ctx context.Context, c runs.Contribution) error {
 	if len(c.State) == 0 {
 		return nil
 	}
 	t := w.thread
 	have, err := stateOf(ctx, w.q, t, c.Path, record.Everything)
-	if errors.Is(err, a2a.ErrDataLoss) { // start again, or nothing could be added any more
+	if errors.Is(err, runs.ErrDataLoss) { // start again, or nothing could be added any more
 		w.db.Log.Warn("the state of a conversation is damaged; it begins anew", zap.String("owner", t.Owner), zap.String("path", c.Path), zap.Error(err))
 	} else if err != nil {
 		return err
 	}
-	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(&structpb.Struct{Fields: a2a.Merged(have, c.State)})
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(&structpb.Struct{Fields: runs.Merged(have, c.State)})
 	if err != nil {
 		return db.Refuse(fmt.Errorf("encode the state of %s: %w", w.task, err))
 	}
@@ -284,7 +285,7 @@ func (w *exchange) state(ctx context.Context, c a2a.Contribution) error {
 	if err != nil {
 		return err
 	}
-	if w.last <= a2a.KeptEntries {
+	if w.last <= runs.KeptEntries {
 		return nil
 	}
 	return w.trim(ctx, "conversation_state", c.Path)
@@ -294,7 +295,7 @@ func (w *exchange) state(ctx context.Context, c a2a.Contribution) error {
 func (w *exchange) trim(ctx context.Context, table, path string) error {
 	const rows = ` WHERE owner = $1 AND context_id = $2 AND path = $3`
 	return db.Exec(ctx, w.q, db.With(`DELETE FROM `+table+rows+` AND n <= (SELECT n FROM `+table+rows+` ORDER BY n DESC LIMIT 1 OFFSET $4)`,
-		w.thread.Owner, w.thread.ContextID, path, int64(a2a.KeptEntries)))
+		w.thread.Owner, w.thread.ContextID, path, int64(runs.KeptEntries)))
 }
 
 // retainThreads is how many conversations are deleted in one transaction.
@@ -322,7 +323,7 @@ func (s *Conversations) Forget(ctx context.Context, before time.Time) error {
 
 // forgetThreads deletes a batch of conversations. more reports whether there may be further ones.
 func (s *Conversations) forgetThreads(ctx context.Context, before int64) (more bool, err error) {
-	threads, err := db.Rows(ctx, s.DB.Reader(), func(t *a2a.Thread) []any { return []any{&t.Owner, &t.ContextID} }, `SELECT owner, context_id FROM conversation WHERE `+unusedThread+` ORDER BY used, owner, context_id LIMIT $2`, before, int64(retainThreads))
+	threads, err := db.Rows(ctx, s.DB.Reader(), func(t *runs.Thread) []any { return []any{&t.Owner, &t.ContextID} }, `SELECT owner, context_id FROM conversation WHERE `+unusedThread+` ORDER BY used, owner, context_id LIMIT $2`, before, int64(retainThreads))
 	if err != nil || len(threads) == 0 {
 		return false, err
 	}
@@ -338,7 +339,7 @@ func (s *Conversations) forgetThreads(ctx context.Context, before int64) (more b
 }
 
 // forgetThread deletes a conversation, unless it was used in the meantime.
-func forgetThread(ctx context.Context, q db.Querier, t a2a.Thread, before int64) error {
+func forgetThread(ctx context.Context, q db.Querier, t runs.Thread, before int64) error {
 	gone, err := q.Exec(ctx, `DELETE FROM conversation WHERE owner = $2 AND context_id = $3 AND `+unusedThread, before, t.Owner, t.ContextID)
 	if err != nil || gone == 0 {
 		return err

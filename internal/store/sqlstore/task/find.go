@@ -9,13 +9,14 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
-// Find implements a2a.Overview.
-func (s *Tasks) Find(ctx context.Context, q a2a.TaskQuery) (page a2a.FoundTasks, err error) {
+// Find implements runs.Overview.
+func (s *Tasks) Find(ctx context.Context, q runs.TaskQuery) (page runs.FoundTasks, err error) {
 	now := s.DB.Now()
 	c, err := s.DB.Tokens.Open(store.BoundToQuery(q), q.PageToken, now)
 	if err != nil {
@@ -61,7 +62,7 @@ const maxTexts = 500
 // withWords returns the ids of the first tasks of a query after a cursor whose texts have all words, for a page and one more.
 // It reads the texts in turn: an index of the words would make the creation of each task a quarter slower. If there are too many
 // for one page, rest is how far it has come.
-func (s *Tasks) withWords(ctx context.Context, q a2a.TaskQuery, c store.Cursor, words []string) (ids []string, rest *store.Cursor, err error) {
+func (s *Tasks) withWords(ctx context.Context, q runs.TaskQuery, c store.Cursor, words []string) (ids []string, rest *store.Cursor, err error) {
 	text, args := selectFound(textColumns(q), q, c, nil, maxTexts)
 	rows, err := db.Rows(ctx, s.DB.Reader(), (*textRow).dest, text, args...)
 	if err != nil {
@@ -92,7 +93,7 @@ type textRow struct {
 func (r *textRow) dest() []any { return []any{&r.id, &r.at, &r.text} }
 
 // textColumns selects the columns of a textRow.
-func textColumns(q a2a.TaskQuery) string {
+func textColumns(q runs.TaskQuery) string {
 	by := orderOf(q)
 	return `SELECT ` + by.id + `, ` + by.by + `, text FROM `
 }
@@ -108,7 +109,7 @@ var (
 )
 
 // orderOf returns the order of the tasks of a query.
-func orderOf(q a2a.TaskQuery) order {
+func orderOf(q runs.TaskQuery) order {
 	if q.MinCostMicros > 0 {
 		return byCost
 	}
@@ -117,7 +118,7 @@ func orderOf(q a2a.TaskQuery) order {
 
 // selectFound returns the statement for at most limit tasks of a query after a cursor. Unless ids is nil, it selects only tasks
 // with these ids, at most one more than a page has.
-func selectFound(columns string, q a2a.TaskQuery, c store.Cursor, ids []string, limit int) (text string, args []any) {
+func selectFound(columns string, q runs.TaskQuery, c store.Cursor, ids []string, limit int) (text string, args []any) {
 	w, by := &db.Where{}, orderOf(q)
 	if by == byCost {
 		w.And("task.id = task_spent.id")
@@ -155,7 +156,7 @@ func selectFound(columns string, q a2a.TaskQuery, c store.Cursor, ids []string, 
 }
 
 // within adds the condition that rows of a table belong to the account of a query, or to its owner.
-func within(w *db.Where, table string, q a2a.TaskQuery) {
+func within(w *db.Where, table string, q runs.TaskQuery) {
 	if q.Owner != "" {
 		w.And(table+".owner = ?", q.Owner)
 		return
@@ -183,7 +184,7 @@ func (r *foundRow) dest() []any {
 // found returns the task of a row.
 func (r *foundRow) found() *teamv1.FoundTask {
 	return &teamv1.FoundTask{
-		TaskId: r.id, AgentId: r.agent, Principal: a2a.PrincipalOf(r.owner), ContextId: r.context, State: a2av1.TaskState(r.state), Text: r.text, //nolint:gosec // it was stored as such
+		TaskId: r.id, AgentId: r.agent, Principal: identity.PrincipalOf(r.owner), ContextId: r.context, State: a2av1.TaskState(r.state), Text: r.text, //nolint:gosec // it was stored as such
 		Created: timestamppb.New(time.UnixMilli(r.created)), Changed: timestamppb.New(time.Unix(0, r.statusAt)),
 		Spent: &teamv1.Spent{InputTokens: r.input, OutputTokens: r.output, CostMicros: r.cost},
 	}

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/push"
 	"github.com/agentteams/team-server/internal/store/sqlstore/run"
 	"github.com/agentteams/team-server/internal/testkit/dbtest"
 	"github.com/agentteams/team-server/internal/testkit/pgtest"
 	"github.com/agentteams/team-server/internal/testkit/sample"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // TestFind_ReadsAnIndexForEachFilter: a page of any filter reads the index of the filter, and not all tasks. PostgreSQL
@@ -26,17 +26,17 @@ func TestFind_ReadsAnIndexForEachFilter(t *testing.T) {
 			d := dbtest.Open(t, url(t))
 			dbtest.Exec(t, d, manyTasksOf("acme", 5000), manySpent(5000), `ANALYZE`)
 			for filter, c := range map[string]struct {
-				q     a2a.TaskQuery
+				q     runs.TaskQuery
 				index string
 			}{
-				"none":            {a2a.TaskQuery{}, "task_created"},
-				"agent":           {a2a.TaskQuery{Agent: "a7"}, "task_created_agent"},
-				"state":           {a2a.TaskQuery{State: a2av1.TaskState_TASK_STATE_FAILED}, "task_created_state"},
-				"owner":           {a2a.TaskQuery{Owner: "acme/p3"}, "task_owner_created"},
-				"agent of owner":  {a2a.TaskQuery{Owner: "acme/p3", Agent: "a7"}, "task_owner_created_agent"},
-				"cost":            {a2a.TaskQuery{MinCostMicros: 4990}, "task_spent_cost"},
-				"a low cost":      {a2a.TaskQuery{MinCostMicros: 1}, "task_spent_cost"},
-				"a cost of owner": {a2a.TaskQuery{Owner: "acme/p3", MinCostMicros: 1}, "task_spent_owner"},
+				"none":            {runs.TaskQuery{}, "task_created"},
+				"agent":           {runs.TaskQuery{Agent: "a7"}, "task_created_agent"},
+				"state":           {runs.TaskQuery{State: a2av1.TaskState_TASK_STATE_FAILED}, "task_created_state"},
+				"owner":           {runs.TaskQuery{Owner: "acme/p3"}, "task_owner_created"},
+				"agent of owner":  {runs.TaskQuery{Owner: "acme/p3", Agent: "a7"}, "task_owner_created_agent"},
+				"cost":            {runs.TaskQuery{MinCostMicros: 4990}, "task_spent_cost"},
+				"a low cost":      {runs.TaskQuery{MinCostMicros: 1}, "task_spent_cost"},
+				"a cost of owner": {runs.TaskQuery{Owner: "acme/p3", MinCostMicros: 1}, "task_spent_owner"},
 			} {
 				c.q.Account, c.q.PageSize = "acme", 50
 				plan := dbtest.Plan(t, d, filled(selectFound(foundColumns, c.q, store.Cursor{}, nil, 51)))
@@ -54,7 +54,7 @@ func TestFind_WordsOfManyTasks(t *testing.T) {
 	d := dbtest.Open(t, dbtest.File(t))
 	s := &Tasks{DB: d, Claims: run.New(d, push.New(d))}
 	dbtest.Exec(t, d, manyTasksOf("acme", maxTexts+100), `UPDATE task SET text = 'A Pearl' WHERE created = 5`)
-	q := a2a.TaskQuery{Account: "acme", Text: "pearl", PageSize: 50}
+	q := runs.TaskQuery{Account: "acme", Text: "pearl", PageSize: 50}
 	page, err := s.Find(t.Context(), q)
 	if err != nil || len(page.Tasks) != 0 || page.NextToken == "" {
 		t.Fatalf("%d tasks, token %q, %v; want a token alone", len(page.Tasks), page.NextToken, err)
@@ -102,7 +102,7 @@ func TestFind_FilteredPagesAreAsFast(t *testing.T) {
 			d := dbtest.Open(t, url(t))
 			s := &Tasks{DB: d, Claims: run.New(d, push.New(d))}
 			dbtest.Exec(t, d, manyTasksOf("acme", tasks), manySpent(tasks), `ANALYZE`)
-			filters := map[string]a2a.TaskQuery{
+			filters := map[string]runs.TaskQuery{
 				"none": {}, "agent": {Agent: "a7"}, "agent without tasks": {Agent: "nobody"}, "state": {State: a2av1.TaskState_TASK_STATE_FAILED}, "owner": {Owner: "acme/p3"},
 				"agent of owner": {Owner: "acme/p3", Agent: "a13"}, "time": {Since: time.UnixMilli(3000), Until: time.UnixMilli(3100)}, "since": {Since: time.UnixMilli(5000)},
 				"word in all": {Text: "text"}, "word in none": {Text: "never"},
@@ -129,7 +129,7 @@ func TestFind_FilteredPagesAreAsFast(t *testing.T) {
 }
 
 // pageTimes returns how long 99 of 100 pages of each query take, read in turn.
-func pageTimes(t *testing.T, s *Tasks, queries map[string]a2a.TaskQuery, pages int) map[string]time.Duration {
+func pageTimes(t *testing.T, s *Tasks, queries map[string]runs.TaskQuery, pages int) map[string]time.Duration {
 	t.Helper()
 	all := map[string][]time.Duration{}
 	for range pages {

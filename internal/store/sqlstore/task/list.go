@@ -13,18 +13,18 @@ import (
 	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // List returns a page of the owner's root tasks. A task whose status changes between two pages
 // moves to the front of the list.
-func (s *Tasks) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page, error) {
+func (s *Tasks) List(ctx context.Context, owner string, f runs.Filter) (runs.Page, error) {
 	now := s.DB.Now()
 	c, err := s.DB.Tokens.Open(store.BoundTo(owner, f), f.PageToken, now)
 	if err != nil {
-		return a2a.Page{}, err
+		return runs.Page{}, err
 	}
 	size := f.PageSize
 	if size <= 0 {
@@ -33,16 +33,16 @@ func (s *Tasks) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 	w := wanted(owner, f)
 	if c.ID == "" {
 		if c.Total, err = s.count(ctx, w); err != nil {
-			return a2a.Page{}, err
+			return runs.Page{}, err
 		}
 	} else {
 		w.And("(status_at, task.id) < (?, ?)", c.At, c.ID)
 	}
 	rows, err := s.rows(ctx, w, size+1)
 	if err != nil {
-		return a2a.Page{}, err
+		return runs.Page{}, err
 	}
-	page := a2a.Page{Total: c.Total}
+	page := runs.Page{Total: c.Total}
 	n, err := s.fill(ctx, &page, owner, f, rows[:min(len(rows), size)])
 	if err == nil && n < len(rows) {
 		c.At, c.ID = rows[n-1].statusAt, rows[n-1].id
@@ -53,18 +53,18 @@ func (s *Tasks) List(ctx context.Context, owner string, f a2a.Filter) (a2a.Page,
 
 // fill adds the tasks of rows to a page, and returns how many rows it has processed. It omits tasks
 // that no longer match the filter and tasks whose records are damaged.
-func (s *Tasks) fill(ctx context.Context, page *a2a.Page, owner string, f a2a.Filter, rows []taskRow) (int, error) {
+func (s *Tasks) fill(ctx context.Context, page *runs.Page, owner string, f runs.Filter, rows []taskRow) (int, error) {
 	for i := range rows {
 		var t *a2av1.Task
 		var err error
 		if rows[i].snapSeq != rows[i].seq && s.Claims.Claimed(rows[i].id) {
-			t, _, err = s.Task(ctx, a2a.Key{Owner: owner, ID: rows[i].id})
+			t, _, err = s.Task(ctx, runs.Key{Owner: owner, ID: rows[i].id})
 		} else {
 			t, _, err = s.taskOf(ctx, &rows[i])
 		}
 		switch {
-		case errors.Is(err, a2a.ErrNotFound):
-		case errors.Is(err, a2a.ErrDataLoss): // the rest of the list is better than none
+		case errors.Is(err, runs.ErrNotFound):
+		case errors.Is(err, runs.ErrDataLoss): // the rest of the list is better than none
 			s.DB.Log.Error("a task is left out of a list", zap.String("task", rows[i].id), zap.Error(err))
 		case err != nil:
 			return 0, err
@@ -77,7 +77,7 @@ func (s *Tasks) fill(ctx context.Context, page *a2a.Page, owner string, f a2a.Fi
 }
 
 // wanted returns the condition of a filter.
-func wanted(owner string, f a2a.Filter) *db.Where {
+func wanted(owner string, f runs.Filter) *db.Where {
 	w := &db.Where{}
 	w.And("task.owner = ?", owner)
 	w.And("visible = 1")

@@ -7,16 +7,17 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
-	"github.com/agentteams/team-server/pkg/a2a"
 )
 
 // selectOwner selects the owner of a root.
 const selectOwner = `SELECT owner FROM run WHERE id = $1`
 
-// Questions implements a2a.Approvals.
-func (s *Tasks) Questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, more bool, err error) {
+// Questions implements runs.Approvals.
+func (s *Tasks) Questions(ctx context.Context, f runs.QuestionFilter) (list []runs.RoleQuestion, more bool, err error) {
 	for limit := f.Limit; ; { // questions may omit some
 		f.Limit = limit - len(list)
 		page, last, err := s.questions(ctx, f)
@@ -28,16 +29,16 @@ func (s *Tasks) Questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 	}
 }
 
-// Root implements a2a.Approvals.
-func (s *Tasks) Root(ctx context.Context, account, id string) (a2a.Key, error) {
+// Root implements runs.Approvals.
+func (s *Tasks) Root(ctx context.Context, account, id string) (runs.Key, error) {
 	owner, err := db.Value[string](ctx, s.DB.Reader(), selectOwner, id)
 	if err != nil {
-		return a2a.Key{}, db.NotFound(err)
+		return runs.Key{}, db.NotFound(err)
 	}
-	if a2a.AccountOf(owner) != account {
-		return a2a.Key{}, a2a.ErrNotFound
+	if identity.AccountOf(owner) != account {
+		return runs.Key{}, runs.ErrNotFound
 	}
-	return a2a.Key{Owner: owner, ID: id}, nil
+	return runs.Key{Owner: owner, ID: id}, nil
 }
 
 // asker is the position of a question.
@@ -49,7 +50,7 @@ type asker struct {
 // questions reads a page. last is the position after which the next page begins; it is empty on the
 // last page. The questions themselves are read from the journals, because a row holds only their
 // position.
-func (s *Tasks) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a.RoleQuestion, last asker, err error) {
+func (s *Tasks) questions(ctx context.Context, f runs.QuestionFilter) (list []runs.RoleQuestion, last asker, err error) {
 	text, args := selectQuestions(f)
 	rows, err := db.Rows(ctx, s.DB.Reader(), (*questionRow).dest, text, args...)
 	if err != nil {
@@ -64,7 +65,7 @@ func (s *Tasks) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 		}
 		q, err := s.questionOf(ctx, &row)
 		switch {
-		case errors.Is(err, a2a.ErrDataLoss): // the rest of the list is better than none
+		case errors.Is(err, runs.ErrDataLoss): // the rest of the list is better than none
 			s.DB.Log.Error("a question is left out of a list", zap.String("task", row.id), zap.Error(err))
 		case err != nil:
 			return nil, last, err
@@ -77,7 +78,7 @@ func (s *Tasks) questions(ctx context.Context, f a2a.QuestionFilter) (list []a2a
 
 // selectQuestions returns the query for one question more than the filter's limit. It selects the
 // positions first, and then reads the questions there.
-func selectQuestions(f a2a.QuestionFilter) (text string, args []any) {
+func selectQuestions(f runs.QuestionFilter) (text string, args []any) {
 	w := &db.Where{}
 	w.And("question.account = ?", f.Account)
 	w.And("(question.id, question.seq) > (?, ?)", f.After, f.AfterSeq)
@@ -121,9 +122,9 @@ func (r *questionRow) dest() []any {
 	return []any{&r.id, &r.owner, &r.agent, &r.seq, &r.scope, &r.sum, &r.record}
 }
 
-// questionOf returns the question of a row as readers see it. The error may be a2a.ErrDataLoss.
-func (s *Tasks) questionOf(ctx context.Context, r *questionRow) (a2a.RoleQuestion, error) {
-	q := a2a.RoleQuestion{Task: a2a.Key{Owner: r.owner, ID: r.id}, Agent: r.agent}
+// questionOf returns the question of a row as readers see it. The error may be runs.ErrDataLoss.
+func (s *Tasks) questionOf(ctx context.Context, r *questionRow) (runs.RoleQuestion, error) {
+	q := runs.RoleQuestion{Task: runs.Key{Owner: r.owner, ID: r.id}, Agent: r.agent}
 	body, err := record.Joined(ctx, s.DB.Reader(), r.id, r.seq, r.record)
 	if err != nil {
 		return q, err

@@ -12,15 +12,16 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/inflight"
+	"github.com/agentteams/team-server/internal/project"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 	"github.com/agentteams/team-server/internal/store/sqlstore/record"
 	"github.com/agentteams/team-server/internal/store/sqlstore/run"
-	"github.com/agentteams/team-server/pkg/a2a"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// Tasks are the root tasks of a database and what is below them. It implements the part of a2a.Store that reads,
-// a2a.Overview and a2a.Approvals.
+// Tasks are the root tasks of a database and what is below them. It implements the part of runs.Store that reads,
+// runs.Overview and runs.Approvals.
 type Tasks struct {
 	DB     *db.DB
 	Claims *run.Runs
@@ -30,7 +31,7 @@ type Tasks struct {
 // selectStanding selects the standing of an owner's task.
 const selectStanding = `SELECT agent, agent_account, context_id, state FROM task WHERE id = $1 AND owner = $2 AND visible = 1`
 
-// Watch implements a2a.Store. The id of a child stands for its root.
+// Watch implements runs.Store. The id of a child stands for its root.
 func (s *Tasks) Watch(id string) (wake <-chan struct{}, stop func()) {
 	root, _ := agent.SplitTask(id)
 	return s.Claims.WatchRoot(root)
@@ -39,7 +40,7 @@ func (s *Tasks) Watch(id string) (wake <-chan struct{}, stop func()) {
 // Events returns at most limit committed events after a sequence number, of the key's scope and
 // below. It also returns those of a task that is not visible yet, because the sender of its message
 // waits for them.
-func (s *Tasks) Events(ctx context.Context, k a2a.Key, after int64, limit int) ([]a2a.Record, error) {
+func (s *Tasks) Events(ctx context.Context, k runs.Key, after int64, limit int) ([]runs.Record, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -51,7 +52,7 @@ func (s *Tasks) Events(ctx context.Context, k a2a.Key, after int64, limit int) (
 }
 
 // Task returns the A2A task and the sequence number of the last event that it includes.
-func (s *Tasks) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error) {
+func (s *Tasks) Task(ctx context.Context, k runs.Key) (*a2av1.Task, int64, error) {
 	root, scope, err := s.Claims.Owned(ctx, k)
 	if err != nil {
 		return nil, 0, err
@@ -70,8 +71,8 @@ func (s *Tasks) Task(ctx context.Context, k a2a.Key) (*a2av1.Task, int64, error)
 	return s.taskOf(ctx, &r)
 }
 
-// Standing implements a2a.Store.
-func (s *Tasks) Standing(ctx context.Context, k a2a.Key) (st a2a.Standing, err error) {
+// Standing implements runs.Store.
+func (s *Tasks) Standing(ctx context.Context, k runs.Key) (st runs.Standing, err error) {
 	if st, ok := s.Claims.LiveStanding(k); ok {
 		return st, nil
 	}
@@ -110,7 +111,7 @@ func (r *taskRow) dest() []any {
 // there may be more by then.
 func (s *Tasks) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, error) {
 	if r.visible == 0 {
-		return nil, 0, a2a.ErrNotFound
+		return nil, 0, runs.ErrNotFound
 	}
 	if r.snapSeq == r.seq {
 		t, err := s.ended(ctx, r)
@@ -125,7 +126,7 @@ func (s *Tasks) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, err
 	case seq == 0: // deleted after its row was read, or lost
 		return nil, 0, db.DataLoss("the journal behind event", r.id, 0)
 	}
-	return a2a.Parked(f.Task(), r.parked.String), seq, nil
+	return project.Parked(f.Task(), r.parked.String), seq, nil
 }
 
 // ended returns the task of a row whose snapshot is current. The error is sql.ErrNoRows if it is not any more.
@@ -146,7 +147,7 @@ func (s *Tasks) ended(ctx context.Context, r *taskRow) (*a2av1.Task, error) {
 	if db.SumOf(r.id, r.snapSeq, "", body) != r.sum || proto.Unmarshal(body, t) != nil {
 		return nil, db.DataLoss("task", r.id, r.snapSeq)
 	}
-	return a2a.Parked(t, r.parked.String), nil
+	return project.Parked(t, r.parked.String), nil
 }
 
 // child computes the task of a scope below a root.
@@ -156,7 +157,7 @@ func (s *Tasks) child(ctx context.Context, root, scope string) (*a2av1.Task, int
 		return nil, 0, err
 	}
 	if !f.Visible() {
-		return nil, 0, a2a.ErrNotFound
+		return nil, 0, runs.ErrNotFound
 	}
 	return f.Task(), seq, nil
 }

@@ -1,4 +1,4 @@
-package a2a
+package runs
 
 import (
 	"context"
@@ -10,6 +10,46 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 )
+
+// Pushes is the part of a store that stores push configurations and the state of
+// their delivery. Without it, push notifications are not supported. A
+// configuration is due when it has been created. If it is idle, it becomes due in the transaction
+// that records an event of its task. It is deleted with its task. Implementations must be safe
+// for concurrent use.
+type Pushes interface {
+	// PutPush stores a configuration. If there is one with the same id, it is replaced, and the
+	// receiver gets the notifications that the previous one had not received. For a new
+	// configuration only the field Seen of the state is used. Errors: ErrNotFound, ErrPushTask,
+	// ErrPushOwner.
+	PutPush(ctx context.Context, p Push) error
+	// Push returns a configuration of a task. Errors: ErrNotFound, ErrDataLoss.
+	Push(ctx context.Context, k Key, id string) (Push, error)
+	// ListPushes returns up to limit configurations of a task, ordered by id and beginning after
+	// the id after. Damaged configurations are left out. It returns ErrNotFound if there is no
+	// such task.
+	ListPushes(ctx context.Context, k Key, after string, limit int) ([]Push, error)
+	// DeletePush deletes a configuration and its abandoned notifications. It does nothing if
+	// there is no such configuration. It returns ErrNotFound if there is no such task.
+	DeletePush(ctx context.Context, k Key, id string) error
+	// DeadPushes returns up to limit abandoned notifications of a task, the latest first, and
+	// their total number.
+	DeadPushes(ctx context.Context, k Key, limit int) (list []DeadPush, total int, err error)
+
+	// ClaimPushes claims up to limit configurations that are due, of all owners, each for the
+	// duration of lease. next is the time at which the caller should call again at the latest; if
+	// it is zero, the caller waits for PushWake.
+	ClaimPushes(ctx context.Context, limit int, lease time.Duration) (claims []PushClaim, next time.Time, err error)
+	// HoldsPush reports whether a claim is still valid.
+	HoldsPush(ctx context.Context, c PushClaim) (bool, error)
+	// SettlePush records a step of the holder of a claim. It returns ErrPushLost if the claim is
+	// no longer valid.
+	SettlePush(ctx context.Context, c PushClaim, s PushStep) error
+	// PushWake returns a channel that receives a value when a configuration may have become due.
+	// A value is only a hint.
+	PushWake() <-chan struct{}
+	// Now returns the time of the clock that decides what is due.
+	Now() time.Time
+}
 
 // Limits of push configurations.
 const (
@@ -46,10 +86,10 @@ type Push struct {
 
 // Origin returns the receiver's scheme, host and port in a normal form, so that equal receivers
 // have equal origins.
-func (p Push) Origin() string { return originOf(p.Config.GetUrl()) }
+func (p Push) Origin() string { return Origin(p.Config.GetUrl()) }
 
 // originOf returns the origin of a URL, or "" if it cannot be parsed.
-func originOf(address string) string {
+func Origin(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return ""
@@ -136,44 +176,4 @@ type PushStep struct {
 	Dead *DeadPush
 	Then PushThen
 	At   time.Time
-}
-
-// Pushes is the part of a store that stores push configurations and the state of
-// their delivery. Without it (Config.Pushes), push notifications are not supported. A
-// configuration is due when it has been created. If it is idle, it becomes due in the transaction
-// that records an event of its task. It is deleted with its task. Implementations must be safe
-// for concurrent use.
-type Pushes interface {
-	// PutPush stores a configuration. If there is one with the same id, it is replaced, and the
-	// receiver gets the notifications that the previous one had not received. For a new
-	// configuration only the field Seen of the state is used. Errors: ErrNotFound, ErrPushTask,
-	// ErrPushOwner.
-	PutPush(ctx context.Context, p Push) error
-	// Push returns a configuration of a task. Errors: ErrNotFound, ErrDataLoss.
-	Push(ctx context.Context, k Key, id string) (Push, error)
-	// ListPushes returns up to limit configurations of a task, ordered by id and beginning after
-	// the id after. Damaged configurations are left out. It returns ErrNotFound if there is no
-	// such task.
-	ListPushes(ctx context.Context, k Key, after string, limit int) ([]Push, error)
-	// DeletePush deletes a configuration and its abandoned notifications. It does nothing if
-	// there is no such configuration. It returns ErrNotFound if there is no such task.
-	DeletePush(ctx context.Context, k Key, id string) error
-	// DeadPushes returns up to limit abandoned notifications of a task, the latest first, and
-	// their total number.
-	DeadPushes(ctx context.Context, k Key, limit int) (list []DeadPush, total int, err error)
-
-	// ClaimPushes claims up to limit configurations that are due, of all owners, each for the
-	// duration of lease. next is the time at which the caller should call again at the latest; if
-	// it is zero, the caller waits for PushWake.
-	ClaimPushes(ctx context.Context, limit int, lease time.Duration) (claims []PushClaim, next time.Time, err error)
-	// HoldsPush reports whether a claim is still valid.
-	HoldsPush(ctx context.Context, c PushClaim) (bool, error)
-	// SettlePush records a step of the holder of a claim. It returns ErrPushLost if the claim is
-	// no longer valid.
-	SettlePush(ctx context.Context, c PushClaim, s PushStep) error
-	// PushWake returns a channel that receives a value when a configuration may have become due.
-	// A value is only a hint.
-	PushWake() <-chan struct{}
-	// Now returns the time of the clock that decides what is due.
-	Now() time.Time
 }
