@@ -5,8 +5,6 @@ package main_test
 import (
 	"context"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,8 +16,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-
-	"github.com/agentteams/team-server/internal/testkit/child"
 )
 
 // figuresVariable is the number of runs that TestFigures measures at each load.
@@ -33,10 +29,6 @@ func TestFigures(t *testing.T) {
 		t.Skip("set " + figuresVariable + " to a number of runs")
 	}
 	s := start(t, agents)
-	plain := filepath.Join(t.TempDir(), "team.yaml")
-	if err := os.WriteFile(plain, []byte(agents), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	with := s.serve("a")
 	sends := func(r *server) func(context.Context) {
 		return func(context.Context) { r.send(t, "echo", "x", false) }
@@ -57,11 +49,11 @@ func TestFigures(t *testing.T) {
 	t.Logf("commits of the journal since the start: %d for %d runs", s.number(`SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`), n+n/5+2)
 
 	without := start(t, agents)
-	p, err := child.Serve(exec.CommandContext(context.Background(), s.plain, "serve", "-c", plain, "--store", without.store, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"))
+	plain, err := without.servePlain("plain")
 	if err != nil {
 		t.Fatal(err)
 	}
-	measure("store", 4*n, sends(without.connect("plain", p)))
+	measure("store", 4*n, sends(plain))
 }
 
 // load calls one count times, inFlight at a time.

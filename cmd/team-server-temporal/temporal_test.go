@@ -157,7 +157,11 @@ func (s *stack) connect(name string, p *child.Server) *server {
 	}
 	s.Cleanup(func() {
 		_ = r.Close()
+		stopped := time.Now()
 		p.End(syscall.SIGTERM)
+		if took := time.Since(stopped); took > 10*time.Second {
+			s.Errorf("%s took %v to stop", name, took)
+		}
 		if s.Failed() {
 			s.Logf("%s:\n%s", name, p.Log())
 		}
@@ -424,6 +428,40 @@ func TestTemporal_DeathOfAServer(t *testing.T) {
 	}
 }
 
+// TestTemporal_FrozenServer: a server that is frozen keeps the tasks that Temporal gives it. What it drove, and what comes
+// then, goes on at another one within three leases, and it does nothing more for them when it goes on.
+func TestTemporal_FrozenServer(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	a, b := s.serve("a"), s.serve("b")
+	var ids []string
+	for range 20 {
+		ids = append(ids, b.send(t, "slow", "x", true).GetId())
+	}
+	for _, id := range ids {
+		b.await(t, id, working)
+	}
+	_ = a.Cmd.Process.Signal(syscall.SIGSTOP)
+	frozen := time.Now()
+	for range 20 {
+		ids = append(ids, b.send(t, "echo", "x", true).GetId())
+	}
+	for _, id := range ids {
+		b.await(t, id, completed)
+	}
+	took := time.Since(frozen)
+	t.Logf("all runs had ended %v after the freeze", took)
+	if most := 3*lease + 4*time.Second + 5*time.Second; took > most { // a drive takes 4 s; the machine may be busy
+		t.Errorf("more than %v", most)
+	}
+	claims := s.number(`SELECT sum(epoch) FROM run`)
+	_ = a.Cmd.Process.Signal(syscall.SIGCONT)
+	_ = agent.Sleep(t.Context(), lease)
+	if n := s.number(`SELECT sum(epoch) FROM run`); n != claims {
+		t.Errorf("%d claims after the server went on", n-claims)
+	}
+}
+
 // TestTemporal_Cancel: a cancel ends a run that is driven by another server, and one that waits.
 func TestTemporal_Cancel(t *testing.T) {
 	t.Parallel()
@@ -530,43 +568,81 @@ func TestTemporal_Doctor(t *testing.T) {
 	}
 }
 
-// TestTemporal_OneEngine: a database has one engine, until it is moved.
-func TestTemporal_OneEngine(t *testing.T) {
-	t.Parallel()
-	s := start(t, agents)
-	r := s.serve("a")
-	asks := r.send(t, "asks", "x", false).GetId()
-	plain := filepath.Join(t.TempDir(), "team.yaml")
-	if err := os.WriteFile(plain, []byte(agents), 0o600); err != nil {
+// plainFile writes a file with agents and without an engine.
+func plainFile(t testing.TB) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "team.yaml")
+	if err := os.WriteFile(file, []byte(agents), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	serve := func() (string, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		out, err := exec.CommandContext(ctx, s.plain, "serve", "-c", plain, "--store", s.store, "--http", "127.0.0.1:0", "--grpc", "off").CombinedOutput()
-		return string(out), err
+	return file
+}
+
+// servePlain starts a server of the program without Temporal.
+func (s *stack) servePlain(name string) (*server, error) {
+	s.Helper()
+	p, err := child.Serve(exec.CommandContext(context.Background(), s.plain, "serve", "-c", plainFile(s), "--store", s.store, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String()))
+	if err != nil {
+		return nil, err
 	}
-	if out, err := serve(); err == nil || !strings.Contains(out, "team-server engine move --to store") {
-		t.Errorf("a server without Temporal: %v\n%s", err, out)
+	return s.connect(name, p), nil
+}
+
+// move moves the engine of the database.
+func (s *stack) move(to string) (string, error) {
+	out, err := exec.CommandContext(s.Context(), s.plain, "engine", "move", "--to", to, "--store", s.store).CombinedOutput()
+	return string(out), err
+}
+
+// TestTemporal_Move: a database has one engine, until it is moved. Runs that wait, and that were driven by a server that
+// was killed or stopped, go on with the other engine, there and back.
+func TestTemporal_Move(t *testing.T) {
+	t.Parallel()
+	s := start(t, agents)
+	first := s.serve("first")
+	begin := func(r *server) (asks, slow []string) {
+		for range 20 {
+			asks = append(asks, r.send(t, "asks", "x", false).GetId())
+			slow = append(slow, r.send(t, "slow", "x", true).GetId())
+		}
+		r.await(t, slow[len(slow)-1], working)
+		return asks, slow
 	}
-	move := func(to string) (string, error) {
-		out, err := exec.CommandContext(t.Context(), s.plain, "engine", "move", "--to", to, "--store", s.store).CombinedOutput()
-		return string(out), err
+	end := func(r *server, asks []string, others ...string) {
+		for _, id := range asks {
+			r.reply(t, id, "that one")
+		}
+		for _, id := range append(others, asks...) {
+			r.await(t, id, completed)
+		}
 	}
-	if out, err := move("store"); err == nil || !strings.Contains(out, "stop them") {
+	asks, slow := begin(first)
+	if _, err := s.servePlain("other"); err == nil || !strings.Contains(err.Error(), "team-server engine move --to store") {
+		t.Errorf("a server of another engine: %v", err)
+	}
+	if out, err := s.move("store"); err == nil || !strings.Contains(out, "stop them") {
 		t.Errorf("a move while a server runs: %v\n%s", err, out)
 	}
-	r.End(syscall.SIGTERM)
-	if out, err := move("store"); err != nil {
+	first.End(syscall.SIGKILL)
+	_ = agent.Sleep(t.Context(), lease+time.Second)
+	if out, err := s.move("store"); err != nil {
 		t.Fatalf("a move: %v\n%s", err, out)
 	}
-	p, err := child.Serve(exec.CommandContext(context.Background(), s.plain, "serve", "-c", plain, "--store", s.store, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String()))
+	second, err := s.servePlain("second")
 	if err != nil {
 		t.Fatal(err)
 	}
-	moved := s.connect("moved", p)
-	moved.reply(t, asks, "that one")
-	moved.await(t, asks, completed)
+	end(second, asks[:10], slow...)
+	more, slow := begin(second)
+	second.End(syscall.SIGTERM)
+	if out, err := s.move("temporal"); err != nil {
+		t.Fatalf("a move back: %v\n%s", err, out)
+	}
+	third := s.serve("third")
+	end(third, append(asks[10:], more...), slow...)
+	if n := s.number(`SELECT count(*) FROM run WHERE ended IS NULL OR epoch > 3`); n > 0 {
+		t.Errorf("%d runs have not ended, or were claimed more than three times", n)
+	}
 }
 
 // TestTemporal_NotFromTheStart: a server whose Temporal was never reachable acknowledges messages and drives them

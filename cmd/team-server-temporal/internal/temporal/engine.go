@@ -33,6 +33,8 @@ const (
 	// cachedWorkflows is how many waiting workflows a process keeps in memory, each with a goroutine. Others are
 	// replayed, from a dozen events.
 	cachedWorkflows = 128
+	// stickyTimeout is how long a workflow waits for the process that has it in memory, before another one replays it.
+	stickyTimeout = 2 * time.Second
 	// The numbers of open polls for tasks. A process that freezes takes a task with each, for a heartbeatTimeout; with
 	// too few of them runs wait, because a task queue has four partitions.
 	fewestPolls, firstPolls, mostPolls = 2, 5, 16
@@ -135,7 +137,7 @@ func (e *Engine) worker(failed chan<- error) worker.Worker {
 		MinimumNumberOfPollers: fewestPolls, InitialNumberOfPollers: firstPolls, MaximumNumberOfPollers: mostPolls,
 	})
 	w := worker.New(e.client, e.queue, worker.Options{
-		Identity: e.Replica, MaxConcurrentActivityExecutionSize: e.Slots, WorkerStopTimeout: stopTimeout,
+		Identity: e.Replica, MaxConcurrentActivityExecutionSize: e.Slots, WorkerStopTimeout: stopTimeout, StickyScheduleToStartTimeout: stickyTimeout,
 		ActivityTaskPollerBehavior: polls, WorkflowTaskPollerBehavior: polls,
 		OnFatalError: func(err error) {
 			select {

@@ -21,6 +21,9 @@ const (
 	heartbeatTimeout = 3 * time.Second
 	// driveTimeout bounds a drive. It is longer than any: limits of runs are those of their teams.
 	driveTimeout = 10 * 365 * 24 * time.Hour
+	// lookEvery is after what time a workflow that waits has the store asked by itself: its run may have ended with
+	// another engine, or been deleted.
+	lookEvery = 24 * time.Hour
 )
 
 // outcome is what a workflow learns of a drive: no content, and nothing that grows.
@@ -57,17 +60,19 @@ func run(ctx workflow.Context, root string) error {
 	}
 }
 
-// await returns when a run is due.
+// await returns when a run is due, or after lookEvery.
 func await(ctx workflow.Context, due workflow.ReceiveChannel, o outcome) {
 	if o.Again && o.After <= 0 {
 		return
+	}
+	wait := lookEvery
+	if o.Again {
+		wait = min(wait, o.After)
 	}
 	ctx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	s := workflow.NewSelector(ctx).AddReceive(due, func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, nil) })
 	s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
-	if o.Again {
-		s.AddFuture(workflow.NewTimer(ctx, o.After), func(workflow.Future) {})
-	}
+	s.AddFuture(workflow.NewTimer(ctx, wait), func(workflow.Future) {})
 	s.Select(ctx)
 }
