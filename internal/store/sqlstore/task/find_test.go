@@ -48,6 +48,25 @@ func TestFind_ReadsAnIndexForEachFilter(t *testing.T) {
 	}
 }
 
+// TestList_ReadsTheConversation: the tasks of a conversation are listed and counted by its index, however many tasks an agent has.
+func TestList_ReadsTheConversation(t *testing.T) {
+	for name, url := range map[string]func(testing.TB) string{"SQLite": dbtest.File, "PostgreSQL": pgtest.URL} {
+		t.Run(name, func(t *testing.T) {
+			d := dbtest.Open(t, url(t))
+			dbtest.Exec(t, d, manyTasksOf("acme", 5000), `UPDATE task SET context_id = 'c' || created / 10`)
+			if name == "PostgreSQL" { // SQLite has no statistics unless a program asks for them
+				dbtest.Exec(t, d, `ANALYZE`)
+			}
+			w := wanted("acme/p3", a2a.Filter{Agent: "a3", ContextID: "c7", State: a2av1.TaskState_TASK_STATE_COMPLETED})
+			for _, text := range []string{`SELECT count(*) FROM task WHERE ` + w.Text, selectTask + ` WHERE ` + w.Text + ` ORDER BY status_at DESC, task.id DESC LIMIT 6`} {
+				if plan := dbtest.Plan(t, d, filled(text, w.Args)); !strings.Contains(plan, "task_context") {
+					t.Errorf("the plan of %s is\n%s", text, plan)
+				}
+			}
+		})
+	}
+}
+
 // TestFind_WordsOfManyTasks: a page ends after many texts, with a token for the rest.
 func TestFind_WordsOfManyTasks(t *testing.T) {
 	t.Parallel()

@@ -81,14 +81,16 @@ func wanted(owner string, f runs.Filter) *db.Where {
 	w := &db.Where{}
 	w.And("task.owner = ?", owner)
 	w.And("visible = 1")
-	if f.Agent != "" {
-		w.And("agent = ?", f.Agent)
-	}
-	if f.ContextID != "" {
+	agent, state := "agent = ?", "state = ?"
+	if f.ContextID != "" { // a conversation has few tasks, so that the other indexes must not be chosen, which SQLite would do
 		w.And("context_id = ?", f.ContextID)
+		agent, state = "agent || '' = ?", "state + 0 = ?"
+	}
+	if f.Agent != "" {
+		w.And(agent, f.Agent)
 	}
 	if f.State != a2av1.TaskState_TASK_STATE_UNSPECIFIED {
-		w.And("state = ?", int64(f.State))
+		w.And(state, int64(f.State))
 	}
 	if !f.StatusAfter.IsZero() {
 		w.And("status_at >= ?", store.Oldest(f))
