@@ -15,7 +15,7 @@ import (
 // BenchmarkOpenAI is a small task through the door for clients of OpenAI's API, against the same task over JSON-RPC. An SDK
 // says that it posts a request for the first time; of other clients the door looks for a task that they have begun.
 func BenchmarkOpenAI(b *testing.B) {
-	t := &measure.Table{Title: "A small task through the door for clients of OpenAI's API", Goals: []string{"xcpu of SDK against JSON-RPC <= 1.3", "xcpu of SDK, responses against JSON-RPC <= 1.3"}}
+	t := &measure.Table{Title: "A small task through the door for clients of OpenAI's API", Goals: []string{"xcpu of SDK against JSON-RPC <= 1.3", "xcpu of SDK, responses against JSON-RPC <= 1.3", "xcpu of other client against JSON-RPC <= 1.3"}}
 	first := http.Header{"X-Stainless-Retry-Count": {"0"}}
 	through := func(header http.Header, path string, body func(int64) []byte, is func([]byte) bool) func(*testing.B) (measure.Call, func()) {
 		return func(b *testing.B) (measure.Call, func()) {
