@@ -57,7 +57,7 @@ func (s *Tasks) Find(ctx context.Context, q runs.TaskQuery) (page runs.FoundTask
 }
 
 // maxTexts is how many texts are searched for a page, so that one costs about as much as another, however many tasks there are.
-const maxTexts = 500
+const maxTexts = 300
 
 // withWords returns the ids of the first tasks of a query after a cursor whose texts have all words, for a page and one more.
 // It reads the texts in turn: an index of the words would make the creation of each task a quarter slower. If there are too many
