@@ -4,9 +4,11 @@ package main_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,6 +49,7 @@ func TestFigures(t *testing.T) {
 	measure("Temporal", n, sends(with))
 	measure("bare", n, bare(t, s))
 	t.Logf("commits of the journal since the start: %d for %d runs", s.number(`SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()`), n+n/5+2)
+	waiting1000(t, with)
 
 	without := start(t, agents)
 	plain, err := without.servePlain("plain")
@@ -54,6 +57,44 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	measure("store", 4*n, sends(plain))
+}
+
+// waiting1000 measures what runs that wait hold in the memory of a server, and how long they take after their answers.
+func waiting1000(t *testing.T, r *server) {
+	const runs = 1000
+	before := resident(t, r)
+	var ids []string
+	began := time.Now()
+	for range runs {
+		ids = append(ids, r.send(t, "asks", "x", true).GetId())
+	}
+	acknowledged := time.Since(began)
+	for _, id := range ids {
+		r.await(t, id, waiting)
+	}
+	wait, held := time.Since(began), resident(t, r)-before
+	began = time.Now()
+	for _, id := range ids {
+		r.reply(t, id, "that one")
+	}
+	for _, id := range ids {
+		r.await(t, id, completed)
+	}
+	t.Logf("%d runs were acknowledged in %v and waited after %v, with %d KiB more in the server; all had ended %v after the first answer", runs, acknowledged, wait, held, time.Since(began))
+}
+
+// resident returns the resident memory of a server in KiB.
+func resident(t *testing.T, r *server) (kib int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.Cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	if _, err := fmt.Sscan(after, &kib); err != nil {
+		t.Fatal(err)
+	}
+	return kib
 }
 
 // load calls one count times, inFlight at a time.

@@ -93,6 +93,9 @@ func copyAll(ctx context.Context, from, to *Store) (rows int64, err error) {
 			return rows, fmt.Errorf("copy %s: %w", t, err)
 		}
 	}
+	if err := to.Unschedule(ctx); err != nil { // the source's engine knows nothing of the copy
+		return rows, err
+	}
 	return rows, to.AdoptOrphans(ctx) // of the servers that have used the source
 }
 

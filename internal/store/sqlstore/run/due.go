@@ -274,6 +274,9 @@ func (s *Schedule) UseEngine(ctx context.Context, kind string) error {
 	return err
 }
 
+// Unschedule has TakeDue return all runs that are due again.
+func (s *Schedule) Unschedule(ctx context.Context) error { return s.DB.Run(ctx, untellAll) }
+
 // MoveEngine records another kind of engine for the runs of the store, and that nothing is scheduled. No server may use
 // the store.
 func (s *Schedule) MoveEngine(ctx context.Context, kind string) error {
