@@ -3,9 +3,8 @@ package journal
 import teamv1 "github.com/agentteams/team-server/gen/team/v1"
 
 // Summary is the state of a run as a whole: its open questions, the effect of its commands, and
-// whether it waits. It is part of a View. The driver of a run uses it alone, because it keeps no
-// steps and no messages. The zero value is that of a run without events. It is not safe for
-// concurrent use.
+// whether it waits. It is part of a View. The zero value is that of a run without events. It is not
+// safe for concurrent use.
 type Summary struct {
 	Questions Questions
 	Control

@@ -26,6 +26,9 @@ func (s *questions) open() []*journal.Question {
 	return slices.DeleteFunc(slices.Clone(list), func(q *journal.Question) bool { return s.forgets(QuestionOf(s.at.view.Root, q.Event)) })
 }
 
+// Summary returns the state of the run as a whole.
+func (s *questions) Summary() *journal.Summary { return &s.at.view.Summary }
+
 // Asks reports whether a question of the run is open, also outside the task.
 func (s *questions) Asks() bool { return len(s.at.view.Summary.Questions.Open()) > 0 }
 

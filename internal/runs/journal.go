@@ -5,6 +5,7 @@ import (
 	"time"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/journal"
 )
 
 // Journal gives the process that has claimed a run access to its events and its inbox. It is safe
@@ -22,6 +23,9 @@ type Journal interface {
 	Commit(ctx context.Context) error
 	// Inbound returns the inputs that no event has recorded yet, in order.
 	Inbound(ctx context.Context) ([]*teamv1.Inbound, error)
+	// State calls read with the state of the run after Load and all events that have been appended. read must not
+	// keep it, and must not call the journal.
+	State(read func(*journal.Summary))
 	// Wake returns a channel that receives a value when the inbox may have changed.
 	Wake() <-chan struct{}
 }

@@ -120,6 +120,16 @@ func (w *world) Append(_ context.Context, events ...*teamv1.Event) error {
 	return nil
 }
 
+func (w *world) State(read func(*journal.Summary)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := &journal.Summary{}
+	for _, ev := range w.events {
+		s.Apply(ev)
+	}
+	read(s)
+}
+
 func (w *world) Commit(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -246,7 +246,7 @@ func TestLayersOfARun(t *testing.T) {
 		"pkg/agent":             nil,
 		"pkg/a2aerror":          {"pkg/agent"},
 		"internal/identity":     {"pkg/agent"},
-		"internal/runs":         {"pkg/agent", "pkg/a2aerror"},
+		"internal/runs":         {"internal/journal", "pkg/agent", "pkg/a2aerror"},
 		"pkg/a2a":               {"pkg/a2aerror", "pkg/agent", "internal/feed", "internal/identity", "internal/runs", "internal/inflight", "internal/journal", "internal/nesting", "internal/project", "internal/settings", "internal/similar", "internal/taskstate"},
 		"internal/nesting":      nil,
 		"internal/inflight":     {"pkg/agent"},

@@ -21,7 +21,7 @@ func (d *drive) openAccount(ctx context.Context) error {
 	o := account.Opening{Claim: d.claim, Spent: agent.CostOf(spending.SpentOn(d.recorded)), Held: spending.HeldOn(d.recorded), Commit: d.commit,
 		Fail: func(err error) error { return d.journalError(d.accountError(err)) },
 	}
-	if d.summary.Started {
+	if d.started() {
 		o.Adopt = d.worksElsewhere
 	}
 	var err error

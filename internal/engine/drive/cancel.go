@@ -8,6 +8,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt/inforce"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -17,16 +18,12 @@ func (d *drive) cancelAt(scope string) int64 {
 	if scope == "" && d.stops > 0 {
 		return d.stops
 	}
-	d.record.Lock()
-	defer d.record.Unlock()
-	return d.summary.CanceledAt(scope)
+	return of(d, func(s *journal.Summary) int64 { return s.CanceledAt(scope) })
 }
 
 // stopAt returns the sequence number of the event that stopped the run, 0 if it is not stopped.
 func (d *drive) stopAt() int64 {
-	d.record.Lock()
-	defer d.record.Unlock()
-	return d.summary.StoppedAt
+	return of(d, func(s *journal.Summary) int64 { return s.StoppedAt })
 }
 
 // cancelIfStopped turns a recorded stop into a cancel of the run. It is called when no work is

@@ -31,7 +31,7 @@ func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 		d.settle(ctx, begun)
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := d.put(ctx, ev); err != nil {
+	if err := d.appendInTurn(ctx, []*teamv1.Event{ev}); err != nil {
 		_ = d.journalError(err) // the agent's next event meets the same error
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt/inforce"
+	"github.com/agentteams/team-server/internal/journal"
 )
 
 // halting is what halts ask of a run.
@@ -69,9 +70,9 @@ func (d *drive) underHalts(ctx context.Context) (_ context.Context, end func()) 
 // that was asked for is recorded even if the halt has ended since, because steps may wait for the
 // resume.
 func (d *drive) halted() *teamv1.Event {
-	d.record.Lock()
-	paused, old, canceled := d.summary.Paused, d.summary.PausedBy, d.summary.CanceledAt("") > 0
-	d.record.Unlock()
+	var old *teamv1.Halt
+	var paused, canceled bool
+	d.claim.Journal.State(func(s *journal.Summary) { paused, old, canceled = s.Paused, s.PausedBy, s.CanceledAt("") > 0 })
 	d.halting.mu.Lock()
 	if d.halting.by.GetPause() && paused { // there is nothing to pause
 		d.halting.by = nil
@@ -135,14 +136,10 @@ func (d *drive) handHalts(ctx context.Context) {
 
 // pausedBy returns the version of the halt that has paused the run, 0 if none has.
 func (d *drive) pausedBy() int64 {
-	d.record.Lock()
-	defer d.record.Unlock()
-	return d.summary.PausedBy.GetVersion()
+	return of(d, func(s *journal.Summary) int64 { return s.PausedBy.GetVersion() })
 }
 
 // canceledByHalt returns the halt that has canceled the run, nil if none has.
 func (d *drive) canceledByHalt() *teamv1.Halt {
-	d.record.Lock()
-	defer d.record.Unlock()
-	return d.summary.CanceledBy
+	return of(d, func(s *journal.Summary) *teamv1.Halt { return s.CanceledBy })
 }

@@ -105,7 +105,7 @@ func (r *Runner) Drive(ctx context.Context, c runs.Claim) (runs.Park, error) {
 			return runs.Park{}, err
 		}
 	}
-	d.resumed, d.budget = d.summary.Started, d.envelope()
+	d.resumed, d.budget = d.started(), d.envelope()
 	ctx, end := d.underHalts(ctx) // after the replay, which applies the commands of the past
 	defer end()
 	park, err := d.serve(ctx)
@@ -159,12 +159,6 @@ type drive struct {
 
 	mu   sync.Mutex
 	seen map[int64]bool // inbox rows that were recorded or delivered; guarded by mu
-
-	// record guards summary. Commands are appended concurrently with the events of the agent, and
-	// each of the two appenders applies its own events in order. The summary is the same in either
-	// order.
-	record  sync.Mutex
-	summary journal.Summary // guarded by record
 }
 
 // replay applies the recorded events, and reports whether the run has ended.
@@ -173,10 +167,15 @@ func (d *drive) replay(events []*teamv1.Event) bool {
 		if ev.GetScope() == "" && ev.GetEnded() != nil {
 			return true
 		}
-		d.summary.Apply(ev)
 		d.note(ev)
 	}
 	return false
+}
+
+// of returns something of the state of the run as it is recorded, which the journal keeps.
+func of[T any](d *drive, get func(*journal.Summary) T) (t T) {
+	d.claim.Journal.State(func(s *journal.Summary) { t = get(s) })
+	return t
 }
 
 // note applies a recorded event to the drive, and keeps it for the agent unless only the driver
@@ -208,26 +207,23 @@ func (d *drive) note(ev *teamv1.Event) {
 // parkedSince returns since when the run has been parked, because it waits for people or is paused.
 // It is the zero time if the run is not parked.
 func (d *drive) parkedSince() time.Time {
-	d.record.Lock()
-	defer d.record.Unlock()
-	return d.summary.Clock.Waits()
+	return of(d, func(s *journal.Summary) time.Time { return s.Clock.Waits() })
 }
 
 // isParked reports whether the run is parked.
 func (d *drive) isParked() bool { return !d.parkedSince().IsZero() }
 
+// started reports whether an earlier claim has started the run.
+func (d *drive) started() bool { return of(d, func(s *journal.Summary) bool { return s.Started }) }
+
 // questions returns the open questions of the run, in the order they were asked.
 func (d *drive) questions() []*journal.Question {
-	d.record.Lock()
-	defer d.record.Unlock()
-	return d.summary.Questions.Open()
+	return of(d, func(s *journal.Summary) []*journal.Question { return s.Questions.Open() })
 }
 
 // isOpen reports whether the question with an id is open.
 func (d *drive) isOpen(question string) bool {
-	d.record.Lock()
-	defer d.record.Unlock()
-	return d.summary.Questions.Find(question) != nil
+	return of(d, func(s *journal.Summary) bool { return s.Questions.Find(question) != nil })
 }
 
 // serve calls the agent until the run has ended or is parked.
@@ -309,25 +305,12 @@ func (d *drive) event(scope string, ev *teamv1.Event) *teamv1.Event {
 
 // append records events and applies them to the drive. The error is that of journalError.
 func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
-	if err := d.put(ctx, events...); err != nil {
+	if err := d.appendInTurn(ctx, events); err != nil {
 		return d.journalError(err)
 	}
 	for _, ev := range events {
 		d.note(ev)
 		d.grow(ev)
-	}
-	return nil
-}
-
-// put records events and applies them to the summary. The error is the journal's.
-func (d *drive) put(ctx context.Context, events ...*teamv1.Event) error {
-	if err := d.appendInTurn(ctx, events); err != nil { // without the lock: an append may take long, and must not delay a cancel
-		return err
-	}
-	d.record.Lock()
-	defer d.record.Unlock()
-	for _, ev := range events {
-		d.summary.Apply(ev)
 	}
 	return nil
 }
@@ -429,9 +412,10 @@ func (d *drive) deadline() *timestamppb.Timestamp {
 	if d.accepted.GetDeadline() == nil {
 		return nil
 	}
-	d.record.Lock()
-	defer d.record.Unlock()
-	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(d.run.PausedFor(&d.summary.Clock.Pauses, time.Time{}, d.run.Now())))
+	now := d.run.Now()
+	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(of(d, func(s *journal.Summary) time.Duration {
+		return d.run.PausedFor(&s.Clock.Pauses, time.Time{}, now)
+	})))
 }
 
 // drain calls the agent and appends each event of its sequence before it asks for the next.

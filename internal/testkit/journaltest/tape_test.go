@@ -10,6 +10,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine/drive"
+	"github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
@@ -22,6 +23,8 @@ type tape struct {
 	inbox  []*teamv1.Inbound // guarded by mu
 	later  []*teamv1.Inbound // in their order; guarded by mu
 	wake   chan struct{}
+	state  journal.Summary // of the first folded events; guarded by mu
+	folded int             // guarded by mu
 }
 
 // cut returns a tape that holds the first n events of a recording.
@@ -114,6 +117,16 @@ func (t *tape) now() time.Time {
 		return now
 	}
 	return last
+}
+
+// State implements runs.Journal.
+func (t *tape) State(read func(*journal.Summary)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for ; t.folded < len(t.events); t.folded++ {
+		t.state.Apply(t.events[t.folded])
+	}
+	read(&t.state)
 }
 
 // Commit implements runs.Journal.

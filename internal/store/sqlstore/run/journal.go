@@ -328,6 +328,17 @@ func (j *journal) append(events []*teamv1.Event, size int64, room room) error {
 	return nil
 }
 
+// State implements runs.Journal. After the claim the state is that of a run without events.
+func (j *journal) State(read func(*fold.Summary)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s := &fold.Summary{}
+	if j.fold != nil {
+		s = j.fold.Summary()
+	}
+	read(s)
+}
+
 // closes returns the sequence numbers of the questions for roles that an event has closed.
 func closes(c fold.Change) (list []int64) {
 	for _, q := range c.Closed {
