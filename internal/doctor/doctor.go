@@ -191,7 +191,7 @@ func (r *run) store(ctx context.Context) []Check {
 	if url == store.MemoryURL {
 		return warning("store", "set server.store to sqlite:FILE or postgres://USER@HOST/DATABASE", "tasks are stored in memory and are lost when the server stops")
 	}
-	in := db.Inspection{URL: url, Keys: r.Definition.EncryptionKeys(), Clock: r.Clock, Disk: r.Disk}
+	in := db.Inspection{URL: url, Keys: r.Definition.EncryptionKeys(), Temporal: config.TemporalOf(r.Definition) != nil, Clock: r.Clock, Disk: r.Disk}
 	if r.Store == "" || r.Store == r.Definition.StoreURL() {
 		in.Listen = r.Definition.StoreListen()
 	}

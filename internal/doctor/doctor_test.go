@@ -251,6 +251,17 @@ func TestBroken(t *testing.T) {
 			openStore(s.T, url, false)
 			s.server = `store: "` + url + `", encryption: {keys: [{id: k, value: "` + strings.Repeat("ab", 32) + `"}]}`
 		}},
+		{"another engine", `failed   store engine: the engine "temporal" drives the runs of the store, not "store"; set server.engine.temporal and start team-server-temporal, or stop`, 1, func(s *setup) {
+			url := pgtest.URL(s.T)
+			opened, err := sqlstore.Open(s.Context(), url, sqlstore.Config{})
+			if err != nil {
+				s.Fatal(err)
+			}
+			if err := errors.Join(opened.UseEngine(s.Context(), "temporal"), opened.Close()); err != nil {
+				s.Fatal(err)
+			}
+			s.server = `store: "` + url + `"`
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSetup(t)

@@ -33,7 +33,7 @@ func (e *Settler) Beat(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			e.rarely(beating, func(int) {
+			e.Rarely(beating, func(int) {
 				e.Log.Warn("cannot record the heartbeat of this replica", zap.Duration("since", time.Since(p.heard)), zap.Error(err))
 			})
 		} else {

@@ -94,7 +94,7 @@ func (e *Loop) claim(ctx context.Context, wg *sync.WaitGroup, drive Drive) (wait
 	claims, next, err := e.ask(ctx, room)
 	if err != nil {
 		if ctx.Err() == nil {
-			e.rarely(claiming, func(skipped int) {
+			e.Rarely(claiming, func(skipped int) {
 				e.Log.Error("cannot claim runs", zap.Int("not_logged", skipped), zap.Error(err))
 			})
 		}

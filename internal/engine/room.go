@@ -80,6 +80,11 @@ func (r *Room) Any() int {
 // Limited reports whether the number of running runs of any account or principal is limited.
 func (r *Room) Limited() bool { return r.shares != nil && r.shares.LimitsRunning() }
 
+// LimitedIn reports whether the number of running runs of an account, or of its principals, is limited.
+func (r *Room) LimitedIn(account string) bool {
+	return r.MaxRunning(account) > 0 || r.MaxRunningEach(account) > 0
+}
+
 // Held returns how many slots an account holds.
 func (r *Room) Held(account string) int { return r.held[account] }
 

@@ -11,9 +11,9 @@ import (
 // which runs are due, and its leases fence them. It is safe for concurrent use.
 type Runs interface {
 	// ClaimRun claims a run if it is due, or if the lease of the replica that has it is over. Otherwise the claim has no
-	// Journal, and next says when to ask again: when the run is due, when the lease that it is held under may be over,
-	// or soon, if the replica has not applied the current halts. A run whose account may have no more runs driven is
-	// returned by TakeDue again, and next waits for that.
+	// Journal, and next says when to ask again: when the run is due, soon, if the replica has not applied the current halts,
+	// or after minutes, if another replica has the run, because TakeDue returns it when that has given it up or has died. A
+	// run that is due and whose account may have no more runs driven is returned by TakeDue again, and next waits for that.
 	ClaimRun(ctx context.Context, replica, root string, room *Room) (c runs.Claim, next Next, err error)
 	// TakeDue returns up to limit runs that are due and that no replica has, each once since it became due, and
 	// to one caller; the longest due first. It first makes the runs due that replicas hold whose leases are over. Of
@@ -23,8 +23,9 @@ type Runs interface {
 	ReturnDue(ctx context.Context, roots []string) error
 	// Scheduled has TakeDue leave out a run that is due at a time, because the service knows that time.
 	Scheduled(ctx context.Context, root string, at time.Time) error
-	// Overdue returns up to limit runs that have been due since before a time, also those that TakeDue has returned.
-	Overdue(ctx context.Context, since time.Time, limit int) ([]string, error)
+	// Overdue returns up to limit runs that have been due since before a time, also those that TakeDue has returned; the
+	// longest due first. It leaves out those of accounts that may have no more runs driven.
+	Overdue(ctx context.Context, room *Room, since time.Time, limit int) ([]runs.Key, error)
 	// UseEngine records the kind of engine that drives the runs of the database. The error says that the database
 	// belongs to another kind.
 	UseEngine(ctx context.Context, kind string) error

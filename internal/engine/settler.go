@@ -89,7 +89,7 @@ func (e *Settler) Drive(ctx context.Context, c runs.Claim, drive Drive) (next Ne
 // stopped repeatedly, while the store works for other runs, is parked with a reason.
 func (e *Settler) stopped(ctx context.Context, c runs.Claim, began time.Time, what, why string, err error) Next {
 	n := e.countStop(c.Root, time.Since(began) >= progress)
-	e.rarely(c.Root+what, func(skipped int) {
+	e.Rarely(c.Root+what, func(skipped int) {
 		e.Log.Warn(what, zap.String("task", c.Root), zap.Int64("epoch", c.Epoch), zap.Int("times", n), zap.Int("not_logged", skipped), zap.Error(err))
 	})
 	if n >= maxStops && e.suspend(ctx, c, n, why, err) {
@@ -102,7 +102,7 @@ func (e *Settler) stopped(ctx context.Context, c runs.Claim, began time.Time, wh
 // claim it between the attempts of this one, which become rarer.
 func (e *Settler) releaseToNewer(ctx context.Context, c runs.Claim, err error) Next {
 	n := e.countStop(c.Root, false)
-	e.rarely(c.Root+"newer", func(skipped int) {
+	e.Rarely(c.Root+"newer", func(skipped int) {
 		e.Log.Warn("run released: it needs a later version of team-server", zap.String("task", c.Root), zap.Int("not_logged", skipped), zap.Error(err))
 	})
 	return e.release(ctx, c, e.Leases.Now().Add(min(backoff<<min(max(n-1, 0), maxStops), maxBackoff)))
@@ -115,7 +115,7 @@ func (e *Settler) suspend(ctx context.Context, c runs.Claim, n int, why string, 
 	reason := fmt.Sprintf("The task is parked, because running it failed %d times in a row: %s. "+
 		"Send it a message to try again, or cancel it; see the server log for details.", n, why)
 	if err := e.Leases.Suspend(settle, c, reason); err != nil {
-		e.rarely(c.Root+"suspend", func(int) { e.Log.Error("cannot park a run", zap.String("task", c.Root), zap.Error(err)) })
+		e.Rarely(c.Root+"suspend", func(int) { e.Log.Error("cannot park a run", zap.String("task", c.Root), zap.Error(err)) })
 		return false
 	}
 	e.forget(c.Root)
@@ -171,7 +171,7 @@ func (e *Settler) end(ctx context.Context, c runs.Claim, cause error) bool {
 		_, err = e.Leases.Park(settle, c, runs.Park{Done: true})
 	}
 	if err != nil {
-		e.rarely(c.Root+"end", func(int) { e.Log.Error("cannot end a run", zap.String("task", c.Root), zap.Error(err)) })
+		e.Rarely(c.Root+"end", func(int) { e.Log.Error("cannot end a run", zap.String("task", c.Root), zap.Error(err)) })
 	}
 	return err == nil
 }
@@ -202,7 +202,7 @@ func (e *Settler) release(ctx context.Context, c runs.Claim, at time.Time) Next 
 		if errors.Is(err, agent.ErrFenced) {
 			return Next{At: e.Leases.Now().Add(e.Leases.Lease())}
 		}
-		e.rarely(c.Root+"release", func(int) { e.Log.Error("cannot release a run", zap.String("task", c.Root), zap.Error(err)) })
+		e.Rarely(c.Root+"release", func(int) { e.Log.Error("cannot release a run", zap.String("task", c.Root), zap.Error(err)) })
 		select {
 		case <-time.After(claimRetry):
 		case <-e.stopping:
@@ -257,9 +257,9 @@ type entry struct {
 	skipped int
 }
 
-// rarely calls log for a condition that may occur every second, at most once per logEvery for the
+// Rarely calls log for a condition that may occur every second, at most once per logEvery for the
 // same key. The argument of log is the number of occurrences that were not logged.
-func (e *Settler) rarely(what string, log func(skipped int)) {
+func (e *Settler) Rarely(what string, log func(skipped int)) {
 	e.mu.Lock()
 	last, known := e.logged[what]
 	if known && time.Since(last.at) < logEvery {

@@ -5898,14 +5898,16 @@ func (x *EngineSettings) GetTemporal() *TemporalSettings {
 	return nil
 }
 
-// TemporalSettings say how Temporal is reached. Only ids and times are sent to it.
+// TemporalSettings say how Temporal is reached. It is sent ids of tasks, times, the names and weights of accounts, and the
+// names of servers, but no content of tasks and no texts of errors.
 type TemporalSettings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Address of its frontend service. Required.
 	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	// Namespace of the workflows, which must exist; default.
 	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	// Task queue of the workflows. Servers with the same store use the same; team-server.
+	// Task queue of the workflows; team-server. Servers with the same store use the same. Different stores need different
+	// queues or namespaces: a server ends workflows of tasks that are not in its store.
 	TaskQueue string `protobuf:"bytes,3,opt,name=task_queue,json=taskQueue,proto3" json:"task_queue,omitempty"`
 	// TLS of the connections. Unset connects without TLS, unless there is an api_key.
 	Tls *TemporalTls `protobuf:"bytes,4,opt,name=tls,proto3" json:"tls,omitempty"`

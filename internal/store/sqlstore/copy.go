@@ -102,13 +102,10 @@ func copyAll(ctx context.Context, from, to *Store) (rows int64, err error) {
 // unused returns an error if another process may still be driving runs of the store.
 func (s *Store) unused(ctx context.Context) error {
 	alive, err := s.Replicas(ctx)
-	if err != nil {
+	if err != nil || s.db.Single {
 		return err
 	}
-	if alive > 0 && !s.db.Single {
-		return fmt.Errorf("%d servers use the store; stop them and wait %v", alive, s.db.Lease)
-	}
-	return nil
+	return run.Unused(alive, s.db.Lease)
 }
 
 // copyTable copies a table in batches, with one transaction for each.

@@ -142,9 +142,6 @@ func (s *Store) Close() error {
 // MoveEngine has another kind of engine drive the runs, from the next start of a server on. The error says that a server
 // uses the store.
 func (s *Store) MoveEngine(ctx context.Context, kind string) error {
-	if err := s.unused(ctx); err != nil {
-		return err
-	}
 	return s.schedule.MoveEngine(ctx, kind)
 }
 

@@ -74,10 +74,10 @@ func engines(t *testing.T, open Open) {
 		due(t, r)
 		r.clock.Move(time.Hour)
 		due(t, r, "one")
-		if overdue, err := r.Overdue(r.ctx(), r.clock.Now(), 10); err != nil || len(overdue) != 2 {
+		if overdue, err := r.Overdue(r.ctx(), room, r.clock.Now(), 10); err != nil || len(overdue) != 2 {
 			t.Errorf("overdue are %v, %v", overdue, err)
 		}
-		if overdue, err := r.Overdue(r.ctx(), r.clock.Now().Add(-time.Second), 10); err != nil || len(overdue) > 0 {
+		if overdue, err := r.Overdue(r.ctx(), room, r.clock.Now().Add(-time.Second), 10); err != nil || len(overdue) > 0 {
 			t.Errorf("overdue are %v, %v", overdue, err)
 		}
 	})
@@ -108,29 +108,37 @@ func engines(t *testing.T, open Open) {
 		r.append(c, succeeded())
 		r.park(c, runs.Park{Done: true})
 	})
-	t.Run("P11 as many runs of an account are taken and claimed as it may have", func(t *testing.T) {
-		r := newRig(t, open)
-		limited := engine.NewRoom(100, shares{running: map[string]int{"acme": 2}})
-		for i := range 5 {
-			r.create(task(fmt.Sprint(i)))
-			r.clock.Move(time.Millisecond)
-		}
-		r.create(of("other/bob", "b"))
-		if got := r.takeDue(limited); !slices.Equal(got, []string{"0", "1", "b"}) {
-			t.Fatalf("taken are %v", got)
-		}
-		first, _ := r.claimRun("r1", "0", limited)
-		r.claimRun("r1", "1", limited)
-		if c, next := r.claimRun("r1", "2", limited); c.Journal != nil || next != (engine.Next{}) {
-			t.Fatalf("claimed is %v, next %v", c, next)
-		}
-		if got := r.takeDue(limited); len(got) > 0 {
-			t.Fatalf("taken are %v", got)
-		}
-		r.append(first, succeeded())
-		r.park(first, runs.Park{Done: true})
-		if got := r.takeDue(limited); !slices.Equal(got, []string{"2"}) {
-			t.Fatalf("taken are %v", got)
-		}
-	})
+	t.Run("P11 as many runs of an account are taken and claimed as it may have", func(t *testing.T) { engineLimits(t, open) })
+}
+
+func engineLimits(t *testing.T, open Open) {
+	r := newRig(t, open)
+	limited := engine.NewRoom(100, shares{running: map[string]int{"acme": 2}})
+	for i := range 5 {
+		r.create(task(fmt.Sprint(i)))
+		r.clock.Move(time.Millisecond)
+	}
+	r.create(of("other/bob", "b"))
+	if got := r.takeDue(limited); !slices.Equal(got, []string{"0", "1", "b"}) {
+		t.Fatalf("taken are %v", got)
+	}
+	first, _ := r.claimRun("r1", "0", limited)
+	r.claimRun("r1", "1", limited)
+	if c, next := r.claimRun("r1", "2", limited); c.Journal != nil || next != (engine.Next{}) {
+		t.Fatalf("claimed is %v, next %v", c, next)
+	}
+	if got := r.takeDue(limited); len(got) > 0 {
+		t.Fatalf("taken are %v", got)
+	}
+	if overdue, err := r.Overdue(r.ctx(), limited, r.clock.Now(), 10); err != nil || len(overdue) != 1 || overdue[0].ID != "b" {
+		t.Errorf("overdue are %v, %v", overdue, err)
+	}
+	if c, next := r.claimRun("r2", "0", limited); c.Journal != nil || next.At.IsZero() {
+		t.Errorf("a run that is driven: claimed %v, next %v", c.Journal != nil, next)
+	}
+	r.append(first, succeeded())
+	r.park(first, runs.Park{Done: true})
+	if got := r.takeDue(limited); !slices.Equal(got, []string{"2"}) {
+		t.Fatalf("taken are %v", got)
+	}
 }

@@ -21,6 +21,7 @@ func Check(ctx context.Context, t *teamv1.TemporalSettings) (found string, err e
 	if err != nil {
 		return "", err
 	}
+	opts.Identity = "doctor"
 	c, err := client.DialContext(ctx, opts)
 	if err != nil {
 		return "", err

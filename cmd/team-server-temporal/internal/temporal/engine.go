@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
@@ -20,15 +21,18 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 const (
-	// callTimeout bounds each call of the store and of Temporal.
-	callTimeout = 10 * time.Second
+	// callTimeout bounds each call of the store, and signalTimeout each signal to Temporal.
+	callTimeout, signalTimeout = 10 * time.Second, 3 * time.Second
+	// slotWait is how long a run waits for which there is no slot.
+	slotWait = time.Second
 	// startRetry is how long Serve waits before it tries again to start a worker.
 	startRetry = 2 * time.Second
-	// stopTimeout is how long a worker that stops waits for its drives, which are canceled.
+	// stopTimeout is how long a worker that stops waits for its drives. Serve cancels them at the same time.
 	stopTimeout = 20 * time.Second
 	// cachedWorkflows is how many waiting workflows a process keeps in memory, each with a goroutine. Others are
 	// replayed, from a dozen events.
@@ -49,6 +53,7 @@ type Engine struct {
 
 	mu      sync.Mutex
 	room    *engine.Room   // the slots; guarded by mu
+	claims  int            // slots that are free in room and kept for runs that are being claimed; guarded by mu
 	driving sync.WaitGroup // the drives that Temporal does not know of
 	drive   engine.Drive   // set by Serve
 }
@@ -63,6 +68,7 @@ func New(c engine.Config, t *teamv1.TemporalSettings) (engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	opts.Identity = s.Replica // not the process and the machine
 	opened, err := client.NewLazyClient(opts)
 	if err != nil {
 		return nil, fmt.Errorf("server.engine.temporal: %w", err)
@@ -82,7 +88,35 @@ func (e *Engine) Wake(string) {
 }
 
 // Full implements engine.Engine.
-func (e *Engine) Full() bool { return e.copyRoom().Free() == 0 }
+func (e *Engine) Full() bool { return e.free() <= 0 }
+
+// free returns the number of free slots.
+func (e *Engine) free() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.room.Free() - e.claims
+}
+
+// reserve keeps a slot for a run that is to be claimed, unless all are in use.
+func (e *Engine) reserve() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.room.Free() <= e.claims {
+		return false
+	}
+	e.claims++
+	return true
+}
+
+// claimed ends a reservation. If a run has been claimed, its owner gets the slot.
+func (e *Engine) claimed(c runs.Claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.claims--
+	if c.Journal != nil {
+		e.room.Take(c.Owner)
+	}
+}
 
 // copyRoom returns a copy of the room.
 func (e *Engine) copyRoom() *engine.Room {
@@ -94,12 +128,12 @@ func (e *Engine) copyRoom() *engine.Room {
 // Serve implements engine.Engine. Temporal may be out of reach, from the start or at any time.
 func (e *Engine) Serve(ctx context.Context, drive engine.Drive) error {
 	e.drive = drive
-	runs, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	e.Begin(runs)
+	drives, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	e.Begin(drives)
 	defer e.client.Close()
 	defer e.driving.Wait()
 	var wg sync.WaitGroup
-	wg.Go(func() { e.Beat(runs) })
+	wg.Go(func() { e.Beat(drives) })
 	wg.Go(func() { e.tell(ctx) })
 	wg.Go(func() { e.rescue(ctx) })
 	wg.Go(func() { e.work(ctx) })
@@ -124,7 +158,9 @@ func (e *Engine) work(ctx context.Context) {
 			w.Stop()
 		}
 		if err != nil && ctx.Err() == nil {
-			e.Log.Warn("Temporal gives this server no runs; what is due is driven after two leases", zap.Error(err))
+			e.Rarely("work", func(skipped int) {
+				e.Log.Warn("Temporal gives this server no runs; what is due is driven after two leases", zap.Int("not_logged", skipped), zap.Error(err))
+			})
 			_ = agent.Sleep(ctx, startRetry)
 		}
 	}
@@ -137,7 +173,7 @@ func (e *Engine) worker(failed chan<- error) worker.Worker {
 		MinimumNumberOfPollers: fewestPolls, InitialNumberOfPollers: firstPolls, MaximumNumberOfPollers: mostPolls,
 	})
 	w := worker.New(e.client, e.queue, worker.Options{
-		Identity: e.Replica, MaxConcurrentActivityExecutionSize: e.Slots, WorkerStopTimeout: stopTimeout, StickyScheduleToStartTimeout: stickyTimeout,
+		MaxConcurrentActivityExecutionSize: e.Slots, WorkerStopTimeout: stopTimeout, StickyScheduleToStartTimeout: stickyTimeout,
 		ActivityTaskPollerBehavior: polls, WorkflowTaskPollerBehavior: polls,
 		OnFatalError: func(err error) {
 			select {
@@ -151,27 +187,41 @@ func (e *Engine) worker(failed chan<- error) worker.Worker {
 	return w
 }
 
+// errNotClaimed is what Temporal learns of an activity that has failed. The texts of errors stay in the log of the server.
+var errNotClaimed = errors.New("the run cannot be claimed now; see the log of the server")
+
 // activity drives a run, if it is due. Temporal learns with heartbeats that it still does; a drive goes on when
 // Temporal has given it up, because the store has not.
 func (e *Engine) activity(ctx context.Context, root string) (outcome, error) {
-	beating, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	beating, stop := context.WithCancel(ctx)
 	defer stop()
-	go e.heartbeat(beating, activity.GetInfo(ctx).TaskToken)
+	var gone atomic.Bool
+	go e.heartbeat(beating, activity.GetInfo(ctx).TaskToken, &gone)
 	next, err := e.claimAndDrive(ctx, root)
-	if err != nil {
-		return outcome{}, err
-	}
-	if next.At.IsZero() {
+	switch {
+	case err != nil:
+		e.Rarely("claim", func(skipped int) {
+			e.Log.Warn("cannot claim a run", zap.String("task", root), zap.Int("not_logged", skipped), zap.Error(err))
+		})
+		return outcome{}, errNotClaimed
+	case gone.Load(): // the result goes nowhere; TakeDue returns a run that has not ended when it is due
+		if next.Ended {
+			e.signalEnd(ctx, root)
+		}
+		return outcome{}, nil
+	case next.At.IsZero():
 		return outcome{Ended: next.Ended}, nil
 	}
-	if err := e.Runs.Scheduled(context.WithoutCancel(ctx), root, next.At); err != nil {
+	if err := e.Runs.Scheduled(ctx, root, next.At); err != nil {
 		e.Log.Debug("a run that is scheduled may be scheduled twice", zap.String("task", root), zap.Error(err))
 	}
 	return outcome{Again: true, After: next.At.Sub(e.Leases.Now())}, nil
 }
 
-// heartbeat tells Temporal until ctx ends that a drive goes on. The SDK's own heartbeats are throttled and hide errors.
-func (e *Engine) heartbeat(ctx context.Context, token []byte) {
+// heartbeat tells Temporal until ctx ends that a drive goes on, or until Temporal has given it up, which it reports in gone.
+// The SDK's own heartbeats are throttled and hide errors.
+func (e *Engine) heartbeat(ctx context.Context, token []byte, gone *atomic.Bool) {
 	tick := time.NewTicker(heartbeatTimeout / 3)
 	defer tick.Stop()
 	for {
@@ -183,8 +233,9 @@ func (e *Engine) heartbeat(ctx context.Context, token []byte) {
 		call, cancel := context.WithTimeout(ctx, heartbeatTimeout/3)
 		err := e.client.RecordActivityHeartbeat(call, token)
 		cancel()
-		if gone := (*serviceerror.NotFound)(nil); errors.As(err, &gone) {
-			return // another worker will find that the run is held, or that it has ended
+		if unknown := (*serviceerror.NotFound)(nil); errors.As(err, &unknown) {
+			gone.Store(true) // another worker will find that the run is held, or that it has ended
+			return
 		}
 	}
 }
@@ -195,19 +246,20 @@ func (e *Engine) claimAndDrive(ctx context.Context, root string) (engine.Next, e
 	if tenure.Err() != nil {
 		return engine.Next{}, context.Cause(tenure)
 	}
+	if !e.reserve() {
+		return engine.Next{At: e.Leases.Now().Add(slotWait)}, nil
+	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	c, next, err := e.Runs.ClaimRun(call, e.Replica, root, e.copyRoom())
 	cancel()
+	e.claimed(c)
 	if err != nil || c.Journal == nil {
 		return next, err
 	}
-	e.mu.Lock()
-	e.room.Take(c.Owner)
-	e.mu.Unlock()
 	next = e.Drive(tenure, c, e.drive)
 	e.mu.Lock()
 	e.room.Give(c.Owner)
-	limited := e.room.Limited()
+	limited := e.room.LimitedIn(identity.AccountOf(c.Owner))
 	e.mu.Unlock()
 	if limited {
 		e.Wake(root) // a run of the same account may be driven now
@@ -220,18 +272,20 @@ func (e *Engine) claimAndDrive(ctx context.Context, root string) (engine.Next, e
 func (e *Engine) rescue(ctx context.Context) {
 	lease := e.Leases.Lease()
 	for agent.Sleep(ctx, lease/2) == nil {
-		free := e.copyRoom().Free()
-		if free == 0 {
+		free := e.free()
+		if free <= 0 {
 			continue
 		}
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		overdue, err := e.Runs.Overdue(call, e.Leases.Now().Add(-2*lease), free)
+		overdue, err := e.Runs.Overdue(call, e.copyRoom(), e.Leases.Now().Add(-2*lease), free)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			e.Log.Warn("cannot read the runs that are overdue", zap.Error(err))
+			e.Rarely("overdue", func(skipped int) {
+				e.Log.Warn("cannot read the runs that are overdue", zap.Int("not_logged", skipped), zap.Error(err))
+			})
 		}
-		for _, root := range overdue {
-			e.driving.Go(func() { e.driveOverdue(ctx, root) })
+		for _, k := range overdue {
+			e.driving.Go(func() { e.driveOverdue(ctx, k.ID) })
 		}
 	}
 }
@@ -240,18 +294,19 @@ func (e *Engine) rescue(ctx context.Context) {
 func (e *Engine) driveOverdue(ctx context.Context, root string) {
 	next, err := e.claimAndDrive(ctx, root)
 	if err != nil {
-		e.Log.Warn("cannot claim a run that is overdue", zap.String("task", root), zap.Error(err))
+		e.Rarely("claim", func(skipped int) {
+			e.Log.Warn("cannot claim a run that is overdue", zap.String("task", root), zap.Int("not_logged", skipped), zap.Error(err))
+		})
 		return
 	}
 	if next.Ended {
-		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		_ = e.client.SignalWorkflow(call, root, "", signalName, nil) // without a workflow there is nothing to end
+		e.signalEnd(context.WithoutCancel(ctx), root)
 	}
 }
 
-// fairnessKey returns the key by which Temporal shares workers between accounts.
-func fairnessKey(owner string) string {
-	account := identity.AccountOf(owner)
-	return account[:min(len(account), 64)]
+// signalEnd has a workflow that waits for a run ask for it, because the run has ended.
+func (e *Engine) signalEnd(ctx context.Context, root string) {
+	call, cancel := context.WithTimeout(ctx, signalTimeout)
+	defer cancel()
+	_ = e.client.SignalWorkflow(call, root, "", signalName, nil) // without a workflow there is nothing to end
 }

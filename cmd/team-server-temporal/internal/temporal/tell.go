@@ -3,6 +3,7 @@ package temporal
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -32,7 +33,9 @@ func (e *Engine) tell(ctx context.Context) {
 		more, err := e.tellSome(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			e.Log.Warn("cannot tell Temporal which runs are due", zap.Error(err))
+			e.Rarely("tell", func(skipped int) {
+				e.Log.Warn("cannot tell Temporal which runs are due", zap.Int("not_logged", skipped), zap.Error(err))
+			})
 		case more:
 			continue
 		}
@@ -53,22 +56,7 @@ func (e *Engine) tellSome(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var mu sync.Mutex
-	var failed []string
-	var wg sync.WaitGroup
-	free := make(chan struct{}, tellers)
-	for _, k := range due {
-		free <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-free }()
-			if told := e.signal(ctx, k); told != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				failed, err = append(failed, k.ID), told
-			}
-		})
-	}
-	wg.Wait()
+	failed, err := e.signalAll(ctx, due)
 	if len(failed) > 0 {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
@@ -77,14 +65,45 @@ func (e *Engine) tellSome(ctx context.Context) (more bool, err error) {
 	return len(due) == tellPage && err == nil, err
 }
 
+// signalAll tells Temporal that runs are due. After the first failure it begins no further calls. It returns the runs of
+// which Temporal may not know.
+func (e *Engine) signalAll(ctx context.Context, due []runs.Key) (failed []string, err error) {
+	var mu sync.Mutex // guards the results
+	var wg sync.WaitGroup
+	var failing atomic.Bool
+	free := make(chan struct{}, tellers)
+	for i, k := range due {
+		free <- struct{}{}
+		if failing.Load() {
+			mu.Lock()
+			for _, k := range due[i:] {
+				failed = append(failed, k.ID)
+			}
+			mu.Unlock()
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-free }()
+			if told := e.signal(ctx, k); told != nil {
+				failing.Store(true)
+				mu.Lock()
+				defer mu.Unlock()
+				failed, err = append(failed, k.ID), told
+			}
+		})
+	}
+	wg.Wait()
+	return failed, err
+}
+
 // signal tells Temporal that a run is due. It begins a workflow unless one is open: an earlier one may have been ended by
 // people.
 func (e *Engine) signal(ctx context.Context, k runs.Key) error {
-	call, cancel := context.WithTimeout(ctx, callTimeout)
+	call, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
 	_, err := e.client.SignalWithStartWorkflow(call, k.ID, signalName, nil, client.StartWorkflowOptions{
 		TaskQueue: e.queue, WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		Priority: temporal.Priority{FairnessKey: fairnessKey(k.Owner), FairnessWeight: float32(e.weight(k.Owner))},
+		Priority: temporal.Priority{FairnessKey: identity.AccountOf(k.Owner), FairnessWeight: float32(e.weight(k.Owner))},
 	}, workflowName, k.ID)
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/secret"
 )
@@ -45,6 +46,8 @@ type Inspection struct {
 	Listen secret.Secret
 	// Keys are those of the server, see Config.Keys.
 	Keys []secret.Key
+	// Temporal reports whether Temporal schedules the runs of the server.
+	Temporal bool
 	// Clock returns the time of this machine; nil means time.Now.
 	Clock func() time.Time
 	// Disk returns the bytes that are free for the user on the disk of a folder, and the name of its file
@@ -176,6 +179,19 @@ func (i *inspector) content(ctx context.Context, db *sql.DB) {
 		i.add(OK, "store schema", "", "the schema is %d, as in this version", have)
 	}
 	i.encryption(ctx, db)
+	i.engine(ctx, db)
+}
+
+// engine checks the engine of the configuration against that of the store, which SQLite stores do not record.
+func (i *inspector) engine(ctx context.Context, db *sql.DB) {
+	kind := engine.StoreEngine
+	if i.Temporal {
+		kind = engine.TemporalEngine
+	}
+	used, err := setting(ctx, pgQuerier{db}, "engine")
+	if err == nil && string(used) != kind {
+		i.add(Failed, "store engine", UseEngine(string(used), kind), "the engine %q drives the runs of the store, not %q", used, kind)
+	}
 }
 
 // encryption checks the keys of the configuration against those of the store.

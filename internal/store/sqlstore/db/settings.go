@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentteams/team-server/internal/engine"
 	"github.com/agentteams/team-server/internal/store"
 )
 
@@ -48,6 +49,18 @@ var (
 func setting(ctx context.Context, q Querier, name string) (value []byte, err error) {
 	err = q.Scan(ctx, []any{&value}, selectSetting, name)
 	return value, err
+}
+
+// UseEngine returns what to do about a server with an engine of another kind than the one that a database uses.
+func UseEngine(used, kind string) string {
+	as := "use a later version"
+	switch used {
+	case engine.StoreEngine:
+		as = "remove server.engine.temporal"
+	case engine.TemporalEngine:
+		as = "set server.engine.temporal and start team-server-temporal"
+	}
+	return as + ", or stop all servers that use the store and run team-server engine move --to " + kind
 }
 
 // secret returns the named key for encryption, which all replicas share. It creates the key if

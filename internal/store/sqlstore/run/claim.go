@@ -80,7 +80,7 @@ func (c *claim) due(ctx context.Context) error {
 		for _, owner := range who {
 			args = append(args, owner, c.mostOf(owner, n))
 		}
-		return c.take(ctx, dueOf(len(who), c.s.db.Skip), n, args...)
+		return c.take(ctx, dueOf(len(who), 2, `id, due`, ``, c.s.db.Skip), n, args...)
 	})
 }
 
@@ -93,20 +93,21 @@ func (c *claim) mostOf(owner any, n int) int64 {
 	return int64(n)
 }
 
-// dueOf selects the runs of a number of owners that have been due longest. The arguments are $2, the
-// number of runs, $3, the time, and from $4 each owner with the number of its runs at most. It reads as
-// many entries of the index for each owner, however many of its runs are due. skip is the clause that leaves out locked rows.
-func dueOf(owners int, skip string) string {
+// dueOf selects columns, of which due is one, of the runs of a number of owners that have been due longest. The arguments
+// are, from $first, the number of runs, the time, and each owner with the number of its runs at most. It reads as
+// many entries of the index for each owner, however many of its runs are due. condition
+// is a further one that begins with AND, and skip the clause that leaves out locked rows; both may be empty.
+func dueOf(owners, first int, columns, condition, skip string) string {
+	arg := func(n int) string { return `$` + strconv.Itoa(first+n) }
 	var b strings.Builder
-	b.WriteString(`SELECT id FROM (`)
+	b.WriteString(`SELECT ` + columns + ` FROM (`)
 	for i := range owners {
 		if i > 0 {
 			b.WriteString(` UNION ALL `)
 		}
-		n, most := strconv.Itoa(4+2*i), strconv.Itoa(5+2*i)
-		b.WriteString(`SELECT id, due FROM (SELECT id, due FROM run WHERE due <= $3 AND owner = $` + n + ` ORDER BY due LIMIT $` + most + skip + `) AS o` + n)
+		b.WriteString(`SELECT ` + columns + ` FROM (SELECT ` + columns + ` FROM run WHERE due <= ` + arg(1) + ` AND owner = ` + arg(2+2*i) + condition + ` ORDER BY due LIMIT ` + arg(3+2*i) + skip + `) AS o` + strconv.Itoa(i))
 	}
-	b.WriteString(`) AS d ORDER BY due LIMIT $2`)
+	b.WriteString(`) AS d ORDER BY due LIMIT ` + arg(0))
 	return b.String()
 }
 
@@ -217,7 +218,7 @@ func (c *claim) limits(ctx context.Context, owners map[string][]any) (map[string
 	most, limited := map[string]int{}, false
 	for account := range owners {
 		most[account] = unlimited
-		limited = limited || c.room.MaxRunning(account) > 0 || c.room.MaxRunningEach(account) > 0
+		limited = limited || c.room.LimitedIn(account)
 	}
 	if !limited {
 		return most, nil

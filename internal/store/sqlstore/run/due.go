@@ -1,10 +1,12 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,22 +22,25 @@ import (
 // another transaction has the run, or a lease has just ended.
 const claimWait = time.Second
 
+// heldWait is how long a run waits that another replica drives. TakeDue returns the run when that replica has given it up,
+// or has died.
+const heldWait = 5 * time.Minute
+
 // Statements of engines that let another service schedule runs, see engine.Runs.
 const (
 	// untold is the condition for runs that are due and that TakeDue has not returned since.
-	untold = `due <= $1 AND (told IS NULL OR told <> due)`
+	untold = `due <= $1 AND ` + isUntold
+	// isUntold is the part of it that is not about time.
+	isUntold = `(told IS NULL OR told <> due)`
 	// abandonedHolder is the condition for runs of replicas whose lease has expired.
 	abandonedHolder = `holder NOT IN (SELECT id FROM replica WHERE expires > $1)`
 	selectUntold    = `SELECT EXISTS (SELECT 1 FROM run WHERE ` + untold + `), EXISTS (SELECT 1 FROM run WHERE holder IS NOT NULL AND ` + abandonedHolder + `)`
-	// firstUntold selects up to $2 runs of each owner.
-	firstUntold = `SELECT id, owner FROM (SELECT id, owner, due, row_number() OVER (PARTITION BY owner ORDER BY due) AS n FROM run WHERE ` + untold + `) AS d
-WHERE n <= $2 ORDER BY due`
 	// toldOf counts the runs that are driven, or will be soon, by owner.
 	toldOf        = `SELECT owner, count(*) FROM run WHERE holder IS NOT NULL OR due <= $1 AND told = due GROUP BY owner`
 	tell          = `UPDATE run SET told = due WHERE id = $1`
-	untell        = `UPDATE run SET told = NULL WHERE id = $1`
+	untell        = `UPDATE run SET told = NULL WHERE id = $1 AND told IS NOT NULL`
 	tellDueAt     = `UPDATE run SET told = due WHERE id = $1 AND due = $2`
-	selectOverdue = `SELECT id FROM run WHERE due <= $1 ORDER BY due LIMIT $2`
+	selectOverdue = `SELECT id, owner FROM run WHERE due <= $1 ORDER BY due LIMIT $2`
 	untellAll     = `UPDATE run SET told = NULL WHERE told IS NOT NULL`
 	insertEngine  = `INSERT INTO setting (name, value) VALUES ('engine', $1) ON CONFLICT DO NOTHING`
 	setEngine     = `INSERT INTO setting (name, value) VALUES ('engine', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
@@ -62,10 +67,11 @@ func (s *Schedule) ClaimRun(ctx context.Context, replica, root string, room *eng
 		return runs.Claim{}, engine.Next{}, err
 	case j != nil:
 		return *j, engine.Next{}, nil
-	case full:
+	}
+	next, due, err := s.why(ctx, root)
+	if err == nil && due && full {
 		return runs.Claim{}, engine.Next{}, s.ReturnDue(ctx, []string{root})
 	}
-	next, err := s.why(ctx, root)
 	return runs.Claim{}, next, err
 }
 
@@ -132,25 +138,27 @@ func ignoreNone(err error) error {
 	return err
 }
 
-// why returns when to try again to claim a run that could not be claimed.
-func (s *Schedule) why(ctx context.Context, root string) (engine.Next, error) {
+// why returns when to try again to claim a run that could not be claimed, and whether it is due.
+func (s *Schedule) why(ctx context.Context, root string) (next engine.Next, isDue bool, err error) {
 	var due sql.NullInt64
 	var ended, held bool
 	var expires int64
-	err := s.DB.Reader().Scan(ctx, []any{&due, &ended, &held, &expires}, selectWhy, root)
+	err = s.DB.Reader().Scan(ctx, []any{&due, &ended, &held, &expires}, selectWhy, root)
 	if errors.Is(err, sql.ErrNoRows) || ended {
-		return engine.Next{Ended: true}, nil
+		return engine.Next{Ended: true}, false, nil
+	}
+	if err != nil {
+		return engine.Next{}, false, err
 	}
 	now := s.DB.Millis()
+	isDue = due.Valid && due.Int64 <= now
 	switch {
-	case err != nil:
-		return engine.Next{}, err
 	case expires > now:
-		return engine.Next{At: time.UnixMilli(expires)}, nil
-	case held, due.Valid && due.Int64 <= now: // it can be claimed now, or soon
-		return engine.Next{At: time.UnixMilli(now).Add(claimWait)}, nil
+		return engine.Next{At: time.UnixMilli(now).Add(heldWait)}, false, nil
+	case held, isDue: // it can be claimed now, or soon
+		return engine.Next{At: time.UnixMilli(now).Add(claimWait)}, isDue, nil
 	}
-	return engine.Next{At: dueAt(due)}, nil
+	return engine.Next{At: dueAt(due)}, false, nil
 }
 
 // TakeDue implements engine.Runs.
@@ -181,46 +189,114 @@ UPDATE run SET told = due WHERE id IN (SELECT id FROM c) RETURNING id, owner`, n
 // keyOf returns where to scan the columns id and owner.
 func keyOf(k *runs.Key) []any { return []any{&k.ID, &k.Owner} }
 
-// takeLimited is TakeDue for owners whose numbers of running runs are limited.
+// takeLimited is TakeDue for owners whose numbers of running runs are limited. It first looks without the lock, because
+// most of the time what waits has to wait on.
 func (s *Schedule) takeLimited(ctx context.Context, room *engine.Room, now int64, limit int) (due []runs.Key, err error) {
-	err = s.DB.Do(ctx, func(ctx context.Context, q db.Querier) error {
-		due = nil
+	due, err = s.within(ctx, s.DB.Reader(), room, now, limit, ` AND `+isUntold, db.With(toldOf, now))
+	if err != nil || len(due) == 0 {
+		return nil, err
+	}
+	err = s.DB.Do(ctx, func(ctx context.Context, q db.Querier) (err error) {
 		if err := admin.LockVersion(ctx, q, s.DB); err != nil { // one replica counts at a time
 			return err
 		}
-		var running *engine.Room
-		err := db.Each(ctx, q, func() { running = engine.NewRoom(limit, nil) }, func(r *sql.Rows) error {
-			var owner string
-			var n int
-			err := r.Scan(&owner, &n)
-			for range n {
-				running.Take(owner)
-			}
-			return err
-		}, toldOf, now)
-		if err != nil {
-			return err
-		}
-		waiting, err := db.Rows(ctx, q, keyOf, firstUntold, now, int64(limit))
-		if err != nil {
+		if due, err = s.within(ctx, q, room, now, limit, ` AND `+isUntold, db.With(toldOf, now)); err != nil {
 			return err
 		}
 		var stmts []db.Stmt
-		for _, k := range waiting {
-			account := identity.AccountOf(k.Owner)
-			if len(due) == limit || reached(room.MaxRunning(account), running.Held(account)) || reached(room.MaxRunningEach(account), running.HeldBy(k.Owner)) {
-				continue
-			}
-			running.Take(k.Owner)
-			due, stmts = append(due, k), append(stmts, db.With(tell, k.ID))
+		for _, k := range due {
+			stmts = append(stmts, db.With(tell, k.ID))
 		}
 		return db.Exec(ctx, q, stmts...)
 	})
 	return due, err
 }
 
-// reached reports whether a number has reached a limit; 0 means no limit.
-func reached(limit, n int) bool { return limit > 0 && n >= limit }
+// within returns up to limit runs that have been due since before a time and that meet a condition, those that have been
+// due longest. Of accounts and owners with limits it returns as many as may be driven beside those that counted counts.
+func (s *Schedule) within(ctx context.Context, q db.Querier, room *engine.Room, since int64, limit int, condition string, counted db.Stmt) ([]runs.Key, error) {
+	by, err := owners(ctx, q, dueOwners, since)
+	if err != nil || len(by) == 0 {
+		return nil, err
+	}
+	running := engine.NewRoom(0, nil)
+	err = db.Each(ctx, q, func() { running = engine.NewRoom(0, nil) }, func(r *sql.Rows) error {
+		var owner string
+		var n int
+		err := r.Scan(&owner, &n)
+		for range n {
+			running.Take(owner)
+		}
+		return err
+	}, counted.Text, counted.Args...)
+	if err != nil {
+		return nil, err
+	}
+	left := func(owner any) int {
+		name, _ := owner.(string)
+		account := identity.AccountOf(name)
+		return min(limit, leftOf(room.MaxRunning(account), running.Held(account)), leftOf(room.MaxRunningEach(account), running.HeldBy(name)))
+	}
+	all, err := s.oldest(ctx, q, room, by, since, limit, condition, left)
+	var due []runs.Key
+	for _, d := range all {
+		if len(due) < limit && left(d.Owner) > 0 {
+			running.Take(d.Owner)
+			due = append(due, d.Key)
+		}
+	}
+	return due, err
+}
+
+// dueRun is a run that is due at a time.
+type dueRun struct {
+	runs.Key
+	at int64
+}
+
+// oldest returns the runs of within, and further ones, because it does not know what an account may have beside an owner.
+func (s *Schedule) oldest(ctx context.Context, q db.Querier, room *engine.Room, by map[string][]any, since int64, limit int, condition string, left func(any) int) ([]dueRun, error) {
+	var all []dueRun
+	var limited, others []any
+	for account, of := range by {
+		if room.LimitedIn(account) {
+			limited = append(limited, slices.DeleteFunc(of, func(owner any) bool { return left(owner) == 0 })...)
+		} else {
+			others = append(others, of...)
+		}
+	}
+	read := func(who []any, most int) error {
+		who = padded(who)
+		args := make([]any, 0, 2+2*len(who))
+		args = append(args, int64(most), since)
+		for _, owner := range who {
+			args = append(args, owner, int64(left(owner)))
+		}
+		got, err := db.Rows(ctx, q, func(d *dueRun) []any { return []any{&d.ID, &d.Owner, &d.at} }, dueOf(len(who), 1, `id, owner, due`, condition, ``), args...)
+		all = append(all, got...)
+		return err
+	}
+	for who := range slices.Chunk(others, mostOwners) {
+		if err := read(who, limit); err != nil {
+			return nil, err
+		}
+	}
+	for who := range slices.Chunk(limited, mostOwners) {
+		if err := read(who, limit*len(who)); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b dueRun) int { return cmp.Compare(a.at, b.at) })
+	return all, nil
+}
+
+// leftOf returns how many more than n a limit allows; 0 means no limit.
+func leftOf(limit, n int) int {
+	if limit <= 0 {
+		return unlimited
+	}
+	return max(limit-n, 0)
+}
 
 // releaseAbandoned makes the runs due that replicas hold whose lease has expired. What these still append before
 // another replica claims the runs is accepted, as it is while they hold them.
@@ -255,8 +331,11 @@ func (s *Schedule) Scheduled(ctx context.Context, root string, at time.Time) err
 }
 
 // Overdue implements engine.Runs.
-func (s *Schedule) Overdue(ctx context.Context, since time.Time, limit int) ([]string, error) {
-	return db.Values[string](ctx, s.DB.Reader(), selectOverdue, since.UnixMilli(), int64(limit))
+func (s *Schedule) Overdue(ctx context.Context, room *engine.Room, since time.Time, limit int) ([]runs.Key, error) {
+	if !room.Limited() {
+		return db.Rows(ctx, s.DB.Reader(), keyOf, selectOverdue, since.UnixMilli(), int64(limit))
+	}
+	return s.within(ctx, s.DB.Reader(), room, since.UnixMilli(), limit, ``, db.With(runningOf))
 }
 
 // UseEngine implements engine.Runs. A database of one process has no other engine.
@@ -269,7 +348,7 @@ func (s *Schedule) UseEngine(ctx context.Context, kind string) error {
 	}
 	used, err := db.Value[[]byte](ctx, s.DB.Reader(), selectEngine)
 	if err == nil && string(used) != kind {
-		err = fmt.Errorf("the engine %q drives the runs of the store, not %q; set server.engine to that, or stop all servers that use the store and run team-server engine move --to %s", used, kind, kind)
+		err = fmt.Errorf("the engine %q drives the runs of the store, not %q; %s", used, kind, db.UseEngine(string(used), kind))
 	}
 	return err
 }
@@ -277,10 +356,25 @@ func (s *Schedule) UseEngine(ctx context.Context, kind string) error {
 // Unschedule has TakeDue return all runs that are due again.
 func (s *Schedule) Unschedule(ctx context.Context) error { return s.DB.Run(ctx, untellAll) }
 
-// MoveEngine records another kind of engine for the runs of the store, and that nothing is scheduled. No server may use
-// the store.
+// MoveEngine records another kind of engine for the runs of the store, and that nothing is scheduled. The error says that
+// a server uses the store.
 func (s *Schedule) MoveEngine(ctx context.Context, kind string) error {
 	return s.DB.Do(ctx, func(ctx context.Context, q db.Querier) error {
-		return db.Exec(ctx, q, db.With(untellAll), db.With(setEngine, []byte(kind)))
+		if err := db.Exec(ctx, q, db.With(untellAll), db.With(setEngine, []byte(kind))); err != nil {
+			return err
+		}
+		alive, err := db.Value[int](ctx, q, countReplicas, s.DB.Millis())
+		if err == nil && !s.DB.Single {
+			err = Unused(alive, s.DB.Lease)
+		}
+		return err
 	})
+}
+
+// Unused returns an error if servers use a store.
+func Unused(servers int, lease time.Duration) error {
+	if servers == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d servers use the store; stop them and wait %v", servers, lease)
 }

@@ -21,7 +21,7 @@ func TestP11_ClaimsReadTheIndexOfEachOwner(t *testing.T) {
 			const fill = `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 4999)
 INSERT INTO run (id, owner, seq, bytes, due) SELECT 'r' || i, 'acme/p' || CASE WHEN i < 4900 THEN 0 ELSE i % 50 END, 1, 1, i FROM n`
 			dbtest.Exec(t, d, fill, `ANALYZE`)
-			query := dueOf(8, d.Skip)
+			query := dueOf(8, 2, `id, due`, ``, d.Skip)
 			for i := 19; i >= 2; i-- { // $1 is a part of $11
 				arg := map[int]string{2: "8", 3: "1000000", 4: "'acme/p1'", 6: "'acme/p2'"}[i]
 				if arg == "" && i%2 == 0 {
