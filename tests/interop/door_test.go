@@ -147,12 +147,13 @@ func (step doorStep) play(t *testing.T, program, want, runtime, script, api stri
 		doorCall(t, s.URL+"/team/v1/halts", `{"kind": "HALT_KIND_SERVER", "reason": "maintenance"}`, nil)
 	}
 	run := exec.CommandContext(t.Context(), runtime, script, s.URL, api, step.name) //nolint:gosec // the test's own
-	var out, log strings.Builder
+	var out strings.Builder
+	log := signaling{begun: make(chan struct{})}
 	run.Stdout, run.Stderr = &out, &log
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s = step.disturb(t, p, s, program, args)
+	s = step.disturb(t, p, log.begun, s, program, args)
 	err := run.Wait()
 	if step.name == "dropped" {
 		close(p.release)
@@ -185,8 +186,23 @@ func (step doorStep) play(t *testing.T, program, want, runtime, script, api stri
 	}
 }
 
-// disturb does what happens to a call meanwhile, and returns the server that answers it.
-func (step doorStep) disturb(t *testing.T, p *doorProvider, s interoprig.Server, program string, args []string) interoprig.Server {
+// signaling keeps what is written to it, and closes begun with the first write.
+type signaling struct {
+	strings.Builder
+	begun chan struct{}
+}
+
+// Write implements io.Writer.
+func (s *signaling) Write(b []byte) (int, error) {
+	if s.Len() == 0 {
+		close(s.begun)
+	}
+	return s.Builder.Write(b)
+}
+
+// disturb does what happens to a call meanwhile, and returns the server that answers it. read is closed when the client has
+// read a part of the answer, if it says so.
+func (step doorStep) disturb(t *testing.T, p *doorProvider, read <-chan struct{}, s interoprig.Server, program string, args []string) interoprig.Server {
 	switch step.name {
 	case "again":
 		<-p.asked
@@ -196,6 +212,9 @@ func (step doorStep) disturb(t *testing.T, p *doorProvider, s interoprig.Server,
 		time.AfterFunc(doorLongCall, func() { close(p.release) })
 	case "kill", "resume":
 		<-p.asked
+		if step.name == "resume" {
+			<-read // otherwise it does not know which answer to go on with
+		}
 		s.Kill()
 		close(p.release)
 		return interoprig.Start(t, program, "serve", append(args, "--http", strings.TrimPrefix(s.URL, "http://"))...)

@@ -48,6 +48,7 @@ async function resume(c) {
   for (let i = 0; i < 100; i++) {
     try {
       for await (const e of events) {
+        if (!id) console.error("began"); // now the server may be killed
         id ??= e.response.id;
         if (e.type !== "response.in_progress" || !numbers.includes(e.sequence_number)) numbers.push(e.sequence_number);
         if (e.type === "response.output_text.delta") pieces += e.delta;

@@ -57,6 +57,7 @@ def resume(c):
             for e in events:
                 if response is None:
                     response = e.response.id
+                    print("began", file=__import__("sys").stderr, flush=True)  # now the server may be killed
                 repeats = e.type == "response.in_progress" and e.sequence_number in numbers
                 if not repeats:
                     numbers.append(e.sequence_number)
