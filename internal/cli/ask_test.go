@@ -26,7 +26,7 @@ func TestAnswersOfATerminal(t *testing.T) {
 		var talk bytes.Buffer
 		a := &answers{given: []string{"red"}, shell: &Shell{Console: console.Console{In: strings.NewReader(c.typed), Talk: &talk, Terminal: c.terminal, JSON: c.json}, Connection: console.Connection{Server: c.server}}}
 		var got []string
-		for text, ok := a.next(); ok; text, ok = a.next() {
+		for text, ok := a.next(t.Context()); ok; text, ok = a.next(t.Context()) {
 			got = append(got, text)
 		}
 		if strings.Join(got, ",") != strings.Join(c.want, ",") || (talk.Len() > 0) != (c.terminal && !c.json) {

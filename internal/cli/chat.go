@@ -38,7 +38,7 @@ func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 	if err := f.checkInputs(ctx, c, team); err != nil {
 		return err
 	}
-	lines := bufio.NewReader(s.In)
+	input := lines{from: bufio.NewReader(s.In)}
 	talk := &chat{shell: s, client: c, team: team, context: f.Context, run: f}
 	if talk.context == "" {
 		talk.context = uuid.NewString()
@@ -48,7 +48,10 @@ func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 		if s.Terminal {
 			fmt.Fprint(s.Talk, talk.prompt())
 		}
-		line, err := lines.ReadString('\n')
+		line, err := input.next(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if text := strings.TrimSpace(line); leave[text] {
 			break
 		} else if text != "" {
@@ -64,7 +67,7 @@ func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
 		}
 	}
 	if s.Server != "" {
-		s.Sayf("to go on: team-server chat %s --context %s", team, talk.context)
+		s.Sayf("to go on: %s chat %s --context %s", s.Program(), team, talk.context)
 	}
 	return nil
 }

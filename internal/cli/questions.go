@@ -31,7 +31,7 @@ func ListQuestions(ctx context.Context, s *Shell, team string) error {
 		return []string{q.GetTaskId(), q.GetQuestion().GetQuestion(), console.Line(q.GetQuestion().GetPath()), cmp.Or(strings.Join(q.GetQuestion().GetRoles(), ","), "owner"), expires, console.Line(text)}
 	})
 	if err == nil && !s.JSON && len(list) > 0 {
-		s.Sayf("team-server questions answer TASK TEXT answers one")
+		s.Sayf("%s questions answer TASK TEXT answers one", s.Program())
 	}
 	return err
 }

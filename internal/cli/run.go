@@ -207,7 +207,10 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		if !t.Waiting {
 			break
 		}
-		answer, ok := answers.next()
+		answer, ok := answers.next(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if !ok {
 			break
 		}
@@ -215,7 +218,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	}
 	err = s.outcome(t, team)
 	if s.Server != "" && t.ContextID != "" && !t.Waiting && !s.JSON {
-		s.Sayf("context %s; to go on: team-server run %s TEXT --context %s", t.ContextID, team, t.ContextID)
+		s.Sayf("context %s; to go on: %s run %s TEXT --context %s", t.ContextID, s.Program(), team, t.ContextID)
 	}
 	if len(answers.given) > 0 {
 		left := ""
@@ -231,13 +234,13 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 type answers struct {
 	given []string
 	shell *Shell
-	lines *bufio.Reader // of the terminal; nil before the first question
-	typed bool          // the last answer was typed
-	last  *string       // the last answer of --answer; nil if it was typed, or before the first one
+	lines *lines  // of the terminal; nil before the first question
+	typed bool    // the last answer was typed
+	last  *string // the last answer of --answer; nil if it was typed, or before the first one
 }
 
-// next returns the next answer. ok is false if no answer is left.
-func (a *answers) next() (text string, ok bool) {
+// next returns the next answer. ok is false if no answer is left, or ctx has ended.
+func (a *answers) next(ctx context.Context) (text string, ok bool) {
 	if a.typed, a.last = false, nil; len(a.given) > 0 {
 		text, a.given = a.given[0], a.given[1:]
 		a.last = &text
@@ -247,7 +250,7 @@ func (a *answers) next() (text string, ok bool) {
 		return "", false
 	}
 	if a.lines == nil {
-		a.lines = bufio.NewReader(a.shell.In)
+		a.lines = &lines{from: bufio.NewReader(a.shell.In)}
 	}
 	a.typed = true
 	later := a.shell.Server != ""
@@ -257,7 +260,7 @@ func (a *answers) next() (text string, ok bool) {
 	}
 	for {
 		fmt.Fprint(a.shell.Talk, prompt)
-		line, err := a.lines.ReadString('\n')
+		line, err := a.lines.next(ctx)
 		switch text = strings.TrimSpace(line); {
 		case text != "":
 			return text, err == nil || errors.Is(err, io.EOF)
@@ -265,6 +268,29 @@ func (a *answers) next() (text string, ok bool) {
 			return "", false
 		}
 		a.shell.Sayf("the run ends with this command, so it cannot be answered later; type an answer, or end it with Ctrl-C")
+	}
+}
+
+// lines reads what a person types.
+type lines struct{ from *bufio.Reader }
+
+// next returns the next line with its end, or the cause of ctx if that ends first, as with Ctrl-C. A line that is not
+// complete by then is lost, so it must not be called again.
+func (l *lines) next(ctx context.Context) (string, error) {
+	type line struct {
+		text string
+		err  error
+	}
+	read := make(chan line, 1)
+	go func() {
+		text, err := l.from.ReadString('\n')
+		read <- line{text, err}
+	}()
+	select {
+	case got := <-read:
+		return got.text, got.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
 	}
 }
 
@@ -347,7 +373,7 @@ func (s *Shell) outcome(t *transcript.Printer, team string) error {
 	}
 	switch {
 	case t.Waiting:
-		advice := fmt.Sprintf("to answer: team-server run %s TEXT --task %s", shellWord(team), t.TaskID)
+		advice := fmt.Sprintf("to answer: %s run %s TEXT --task %s", s.Program(), shellWord(team), t.TaskID)
 		if s.Server == "" {
 			advice = "the in-process server stops now; give the answer in advance with --answer, or start a server with team-server dev"
 		}
@@ -363,7 +389,7 @@ func (s *Shell) outcome(t *transcript.Printer, team string) error {
 			s.Sayf("%s: %s", console.Line(t.Err.GetReason()), console.Line(t.Err.GetMessage()))
 		}
 		if s.Server != "" {
-			s.Sayf("%s", tasks.RetryHint(t.TaskID))
+			s.Sayf("%s", tasks.RetryHint(&s.Connection, t.TaskID))
 		}
 		return ErrFailed
 	}

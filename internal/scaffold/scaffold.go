@@ -57,7 +57,7 @@ func Find(name string) (Template, error) {
 }
 
 // environment is the content of .env.example.
-const environment = `# Copy this file to .env: commands that read team.yaml read it too, but serve does not.
+const environment = `# Copy this file to .env: commands that read team.yaml read it too, but serve and doctor do not.
 # The key of a model, for a file with: models: {real: {provider: openai, name: MODEL}}
 #OPENAI_API_KEY=
 # For another endpoint of the OpenAI API, such as http://127.0.0.1:11434/v1:

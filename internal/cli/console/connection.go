@@ -20,6 +20,15 @@ type Connection struct {
 	CA, ClientCert, ClientKey string
 }
 
+// Program returns the beginning of a command line that calls the same server: the program, with --server unless TEAM_SERVER
+// names it.
+func (c *Connection) Program() string {
+	if c.Server == "" || c.Server == os.Getenv("TEAM_SERVER") {
+		return "team-server"
+	}
+	return "team-server --server " + Line(c.Server)
+}
+
 // Manager returns a client of the server that --server names, for a command that needs one.
 func (c *Connection) Manager(command string) (*client.Team, error) {
 	if c.Server == "" {

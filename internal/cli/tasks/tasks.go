@@ -224,9 +224,9 @@ func notFound(id string) error {
 	return agent.Errorf(agent.CodeNotFound, "TASK_NOT_FOUND", "task %q not found; team-server tasks ls lists those that you may see", id)
 }
 
-// RetryHint returns the command line that retries a task.
-func RetryHint(id string) string {
-	return "to do again what has failed: team-server tasks retry " + console.Line(id)
+// RetryHint returns the command line that retries a task of the server that c names.
+func RetryHint(c *console.Connection, id string) string {
+	return "to do again what has failed: " + c.Program() + " tasks retry " + console.Line(id)
 }
 
 // canRetry reports whether tasks in a state can be retried.
@@ -267,7 +267,7 @@ func (c *Commands) show(found *teamv1.FoundTask, trace *teamv1.Trace) {
 		row("error", e.GetReason()+": "+e.GetMessage())
 	}
 	if root, _ := agent.SplitTask(trace.GetTaskId()); root == trace.GetTaskId() && canRetry(trace.GetState()) {
-		c.Console.Sayf("%s", RetryHint(root))
+		c.Console.Sayf("%s", RetryHint(c.Connection, root))
 	}
 }
 
@@ -453,7 +453,7 @@ func (f *follower) asked(ctx context.Context, s *client.Team, task string, q *te
 		return err
 	}
 	if slices.ContainsFunc(trace.GetQuestions(), func(o *teamv1.OpenQuestion) bool { return o.GetQuestion().GetQuestion() == q.GetQuestion() }) {
-		answer := "team-server questions answer " + console.Line(task)
+		answer := f.Connection.Program() + " questions answer " + console.Line(task)
 		if len(trace.GetQuestions()) > 1 {
 			answer += " --question " + console.Line(q.GetQuestion())
 		}
