@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -396,25 +397,30 @@ func TestDisconnected(t *testing.T) {
 // dropped posts a chat, and drops the connection when the model works.
 func (d *door) dropped(body string) { d.droppedAt("/v1/chat/completions", body) }
 
-// droppedAt posts a body to a path, and drops the connection when the model works.
+// droppedAt posts a body to a path, drops the connection when the model works, and returns when the server has noticed: an
+// answer that was written before that would count as received.
 func (d *door) droppedAt(path, body string) {
-	ctx, cancel := context.WithCancel(d.t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, d.HTTP+path, strings.NewReader(body))
-		req.Header.Set("Authorization", "Bearer "+d.Key)
-		req.Header.Set("Content-Type", "application/json")
-		if resp, err := http.DefaultClient.Do(req); err == nil {
-			_, _ = io.Copy(io.Discard, resp.Body)
-			_ = resp.Body.Close()
-		}
-	}()
+	req, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.HTTP+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+d.Key)
+	req.Header.Set("Content-Type", "application/json")
+	conn, err := (&net.Dialer{}).DialContext(d.t.Context(), "tcp", req.URL.Host)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := req.Write(conn); err != nil {
+		d.t.Fatal(err)
+	}
 	if err := d.llm.WaitFor(d.t.Context(), func(list []fakellm.Request) bool { return len(list) == 1 }, "small"); err != nil {
 		d.t.Fatal(err)
 	}
-	cancel()
-	<-ended
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		d.t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, conn) // until the server closes it, too
 }
 
 // TestConversations: a conversation with a key is remembered; without one the history says what was.
