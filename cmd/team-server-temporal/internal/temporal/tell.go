@@ -2,14 +2,13 @@ package temporal
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/runs"
@@ -68,31 +67,25 @@ func (e *Engine) tellSome(ctx context.Context) (more bool, err error) {
 // signalAll tells Temporal that runs are due. After the first failure it begins no further calls. It returns the runs of
 // which Temporal may not know.
 func (e *Engine) signalAll(ctx context.Context, due []runs.Key) (failed []string, err error) {
-	var mu sync.Mutex // guards the results
-	var wg sync.WaitGroup
-	var failing atomic.Bool
-	free := make(chan struct{}, tellers)
+	told := make([]bool, len(due))
+	calls, going := errgroup.WithContext(ctx)
+	calls.SetLimit(tellers)
 	for i, k := range due {
-		free <- struct{}{}
-		if failing.Load() {
-			mu.Lock()
-			for _, k := range due[i:] {
-				failed = append(failed, k.ID)
+		calls.Go(func() error {
+			if going.Err() != nil {
+				return nil // an earlier call has failed
 			}
-			mu.Unlock()
-			break
-		}
-		wg.Go(func() {
-			defer func() { <-free }()
-			if told := e.signal(ctx, k); told != nil {
-				failing.Store(true)
-				mu.Lock()
-				defer mu.Unlock()
-				failed, err = append(failed, k.ID), told
-			}
+			err := e.signal(ctx, k)
+			told[i] = err == nil
+			return err
 		})
 	}
-	wg.Wait()
+	err = calls.Wait()
+	for i, k := range due {
+		if !told[i] {
+			failed = append(failed, k.ID)
+		}
+	}
 	return failed, err
 }
 
