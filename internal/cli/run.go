@@ -209,6 +209,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		}
 		answer, ok := answers.next(ctx)
 		if ctx.Err() != nil {
+			s.Sayf("%s", toAnswer(s, t, team))
 			return context.Cause(ctx)
 		}
 		if !ok {
@@ -362,6 +363,14 @@ func inputRequired(t *transcript.Printer, err error) error {
 	return err
 }
 
+// toAnswer says how to answer the question of a run later.
+func toAnswer(s *Shell, t *transcript.Printer, team string) string {
+	if s.Server == "" {
+		return "the in-process server stops now; give the answer in advance with --answer, or start a server with team-server dev"
+	}
+	return fmt.Sprintf("to answer: %s run %s TEXT --task %s", s.Program(), shellWord(team), t.TaskID)
+}
+
 // outcome prints the answer and the summary of a run of a team, and what can be done next.
 func (s *Shell) outcome(t *transcript.Printer, team string) error {
 	if !s.JSON && !t.Failed() {
@@ -373,10 +382,7 @@ func (s *Shell) outcome(t *transcript.Printer, team string) error {
 	}
 	switch {
 	case t.Waiting:
-		advice := fmt.Sprintf("to answer: %s run %s TEXT --task %s", s.Program(), shellWord(team), t.TaskID)
-		if s.Server == "" {
-			advice = "the in-process server stops now; give the answer in advance with --answer, or start a server with team-server dev"
-		}
+		advice := toAnswer(s, t, team)
 		if s.JSON {
 			return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the run waits for an answer; %s", advice).With("task_id", t.TaskID)
 		}

@@ -18,7 +18,7 @@ const MaxRoles = 16
 
 // FindableRoles returns the roles by which a question to the given roles can be found: without
 // duplicates, invalid names and those above MaxRoles. Invalid names can come from remote agents;
-// nobody has such a role.
+// no user can have such a role.
 func FindableRoles(asked []string) []string {
 	var list []string
 	for _, r := range asked {

@@ -9,7 +9,7 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// RunOf returns the TeamRun in the metadata, or nil if there is none or it is invalid.
+// RunOf returns the TeamRun in the metadata. It returns nil without one, and for one that is invalid.
 func RunOf(metadata *structpb.Struct) *teamv1.TeamRun {
 	v := metadata.GetFields()[TeamRunURI].GetStructValue()
 	if v == nil {

@@ -16,7 +16,7 @@ type Approvals interface {
 	// and, within a task, in the order in which they were asked. more reports whether there are
 	// further questions after the last one.
 	Questions(ctx context.Context, f QuestionFilter) (list []RoleQuestion, more bool, err error)
-	// Root returns the key of a root task in an account, whoever in the account owns it. The
+	// Root returns the key of a root task of any owner in an account. The
 	// caller must check which questions of the task the user may answer. Root returns ErrNotFound
 	// if the account has no such task.
 	Root(ctx context.Context, account, id string) (Key, error)

@@ -48,8 +48,8 @@ type RPCResponse struct {
 	Error   *RPCError       `json:"error,omitempty"`
 }
 
-// ParseRPCResponse parses a response. Its result is a part of b, and not checked: it need not even be JSON, because who
-// decodes it finds that out, and a result may be large.
+// ParseRPCResponse parses a response. Its result is a part of b and is not checked: it may be large, and decoding it checks
+// that it is JSON.
 func ParseRPCResponse(b []byte) (r RPCResponse, err error) {
 	all, err := members(b)
 	if err != nil {

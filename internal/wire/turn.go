@@ -10,8 +10,8 @@ const large = 256 << 10
 // way small requests find a free processor, however many large messages there are.
 var turns = make(chan struct{}, max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))/2))
 
-// turn waits for the turn of a message of size bytes, and returns what ends it. In a turn it must only be computed: it must
-// not wait for anything, such as another turn. A message that is not large needs no turn.
+// turn waits for the turn of a message of size bytes and returns a function that ends it. A message that is not large has its
+// turn at once. During a turn the caller must only compute: it must not block, nor take another turn.
 func turn(size int) (end func()) {
 	if size < large {
 		return func() {}

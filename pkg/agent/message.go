@@ -39,6 +39,11 @@ func TextParts(text string) []*a2av1.Part {
 	return []*a2av1.Part{{Content: &a2av1.Part_Text{Text: text}}}
 }
 
+// DataPart returns a part with a value of JSON.
+func DataPart(v *structpb.Value) *a2av1.Part {
+	return &a2av1.Part{Content: &a2av1.Part_Data{Data: v}, MediaType: "application/json"}
+}
+
 // Completed returns m with the fields that agents may leave empty: a message id, derived from the
 // scope, and the role of an agent. It returns m itself if nothing is missing, and else a copy.
 func (r *Run) Completed(scope string, m *a2av1.Message) *a2av1.Message {

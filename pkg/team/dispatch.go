@@ -117,7 +117,7 @@ func (p *process) resolveWithoutWork(ctx context.Context, st *StepState) (handle
 		}
 		return true, p.end(st, step.EndedWith(st.Refusal, outcome))
 	case st.expired:
-		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question of %q in time; send the message again, and answer sooner", p.cfg.ID)
+		err := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the question of %q was not answered in time; send the message again, and answer sooner", p.cfg.ID)
 		return true, p.end(st, step.EndedWith(err, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	case st.waitsForOwnAnswer() && st.clock.Waits().IsZero():
 		return true, p.emitWaiting(st)

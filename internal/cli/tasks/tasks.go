@@ -351,7 +351,7 @@ func (c *Commands) newest(ctx context.Context, s *client.Team, id string) (*team
 	}
 	page, err := s.FindTasks(ctx, &teamv1.FindTasksRequest{PageSize: 1})
 	if err == nil && len(page.GetTasks()) == 0 {
-		err = errors.New("there are no tasks yet; team-server run TEAM TEXT begins one")
+		err = fmt.Errorf("there are no tasks yet; %s run TEAM TEXT begins one", c.Connection.Program())
 	}
 	if err != nil {
 		return nil, err
@@ -469,7 +469,7 @@ func (c *Commands) outcome(ctx context.Context, s *client.Team, id string, p *tr
 		return err
 	}
 	if !taskstate.Final(trace.GetState()) {
-		return fmt.Errorf("the server has closed the stream before the end of the task; team-server tasks watch %s shows the rest", console.Line(id))
+		return fmt.Errorf("the server has closed the stream before the end of the task; %s tasks watch %s shows the rest", c.Connection.Program(), console.Line(id))
 	}
 	if !c.Console.JSON {
 		if text := agent.Text(trace.GetStep().GetReply()); text != "" {
@@ -519,7 +519,7 @@ func (c *Commands) Retry(ctx context.Context, id string, watch bool) error {
 		if c.Console.JSON {
 			err = c.Console.Print(resp)
 		} else {
-			c.Console.Sayf("retries task %s: keeps %s, runs %s again, counted at all levels as in team-server trace %[1]s", console.Line(id), steps(resp.GetKept()), steps(resp.GetRepeated()))
+			c.Console.Sayf("retries task %s: keeps %s, runs %s again, counted at all levels as in %s trace %[1]s", console.Line(id), steps(resp.GetKept()), steps(resp.GetRepeated()), c.Connection.Program())
 			_, err = fmt.Fprintln(c.Console.Text(), console.Line(resp.GetTaskId()))
 		}
 		if err != nil || !watch {

@@ -256,7 +256,7 @@ func (d *drive) serve(ctx context.Context) (runs.Park, error) {
 			return d.parked(ctx)
 		}
 		if d.lapsed && !d.canceled {
-			return runs.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "nobody answered the question in time"))
+			return runs.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the question was not answered in time"))
 		}
 		resumed := d.run.Resumed()
 		err = d.process(ctx)

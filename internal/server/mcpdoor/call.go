@@ -238,7 +238,7 @@ func (t *toolCall) message(id string) *a2av1.SendMessageRequest {
 		m.Parts = agent.TextParts(t.args.Message)
 	}
 	if t.args.Inputs != nil {
-		m.Parts = append(m.Parts, &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(t.args.Inputs)}, MediaType: "application/json"})
+		m.Parts = append(m.Parts, agent.DataPart(structpb.NewStructValue(t.args.Inputs)))
 	}
 	for _, f := range t.args.Files {
 		m.Parts = append(m.Parts, f.part())

@@ -349,7 +349,7 @@ func (t *turn) send(ctx context.Context, at place) (context.Context, *a2av1.Send
 	ctx = a2a.WithTranscript(ctx, a2a.Transcript{Earlier: t.earlier(), Remember: t.key != ""})
 	parts := t.last()
 	if t.inputs != nil && at.task == "" { // clients that send metadata send it with answers to questions too
-		parts = append(parts, &a2av1.Part{Content: &a2av1.Part_Data{Data: structpb.NewStructValue(t.inputs)}, MediaType: "application/json"})
+		parts = append(parts, agent.DataPart(structpb.NewStructValue(t.inputs)))
 	}
 	return ctx, &a2av1.SendMessageRequest{
 		Tenant: t.model,

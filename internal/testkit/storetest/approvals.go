@@ -201,7 +201,7 @@ func findings(t *testing.T, open Open) {
 			}
 		}
 	})
-	t.Run("S-51 roles that nobody can have are no way to a question", func(t *testing.T) {
+	t.Run("S-51 questions are not found by invalid roles", func(t *testing.T) {
 		r := newRig(t, open)
 		c := r.run("one")
 		odd := []string{"", "x\x00", "X", "a b", "é", strings.Repeat("x", 5000)}

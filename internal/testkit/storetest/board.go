@@ -301,7 +301,7 @@ func boardMessages(t *testing.T, open Open) {
 }
 
 func boardOrder(t *testing.T, open Open) {
-	t.Run("R-003-30 a change wakes who watches in the account, and nobody else", func(t *testing.T) {
+	t.Run("R-003-30 a change wakes the watchers of its account only", func(t *testing.T) {
 		d := newDesk(t, open)
 		for owner, want := range map[string]bool{desk.Account + "/ann": true, desk.Account + "/bob": true, "globex/ann": false} {
 			wake, stop := d.WatchAll(owner)
@@ -337,7 +337,7 @@ func boardOrder(t *testing.T, open Open) {
 		select {
 		case <-wake:
 		case <-time.After(10 * time.Second):
-			t.Error("nobody was woken")
+			t.Error("the watcher was not woken")
 		}
 		events, err := d.BoardEvents(t.Context(), desk, 0, 100)
 		if err != nil || len(events) != 20 {

@@ -291,8 +291,8 @@ func newestCollaborations(t *testing.T, open Open) {
 		if got := r.collaborating(runs.RootFilter{Before: "3"}); !slices.Equal(got, []string{"2", "1"}) {
 			t.Errorf("Collaborating = %v, without the one that is seen now", got)
 		}
-		if ids, err := r.Collaborating(r.ctx(), "nobody/else", runs.RootFilter{}); err != nil || len(ids) > 0 {
-			t.Errorf("Collaborating of somebody else = %v, %v", ids, err)
+		if ids, err := r.Collaborating(r.ctx(), "other/user", runs.RootFilter{}); err != nil || len(ids) > 0 {
+			t.Errorf("Collaborating of another account = %v, %v", ids, err)
 		}
 	})
 }

@@ -89,7 +89,7 @@ func conversations(t *testing.T, open Open) {
 		r.wantHistory(mine, "lead", 3, "0?", "1?", "2?")
 		r.wantHistory(mine, "lead", 0)
 	})
-	t.Run("R-002-4.3 a conversation that there is none of is empty", func(t *testing.T) {
+	t.Run("R-002-4.3 an unknown conversation is empty", func(t *testing.T) {
 		r := newRig(t, open)
 		if n := r.position(mine); n != 0 {
 			t.Errorf("Position = %d", n)
@@ -153,7 +153,7 @@ func conversations(t *testing.T, open Open) {
 			t.Errorf("State = %q", got)
 		}
 	})
-	t.Run("an exchange of nobody is refused", func(t *testing.T) {
+	t.Run("an exchange without an owner is refused", func(t *testing.T) {
 		r := newRig(t, open)
 		for _, bad := range []runs.Thread{{Owner: me}, {ContextID: "c"}} {
 			if err := r.Remember(r.ctx(), bad, said("one", "lead", "x")); err == nil {

@@ -90,7 +90,7 @@ func haltList(t *testing.T, open Open) {
 		select {
 		case <-wake:
 		case <-time.After(10 * time.Second):
-			t.Error("nobody was told of the halt")
+			t.Error("no watcher was told of the halt")
 		}
 		model := r.putHalt(ofModel, "a", true)
 		snap := r.inForce(team, model)

@@ -113,8 +113,8 @@ func overviews(t *testing.T, open Open) {
 		if got := marked(r.runs(runs.RunFilter{Agent: "a"})); !slices.Contains(got, "hidden") {
 			t.Errorf("Runs = %v, without the run that is seen now", got)
 		}
-		if marks, err := r.Runs(r.ctx(), "nobody/else", runs.RunFilter{Ended: true}); err != nil || len(marks) > 0 {
-			t.Errorf("Runs of somebody else = %v, %v", marks, err)
+		if marks, err := r.Runs(r.ctx(), "other/user", runs.RunFilter{Ended: true}); err != nil || len(marks) > 0 {
+			t.Errorf("Runs of another account = %v, %v", marks, err)
 		}
 	})
 	t.Run("R-003-30 who watches an owner's roots hears of each", func(t *testing.T) {
@@ -125,7 +125,7 @@ func overviews(t *testing.T, open Open) {
 			select {
 			case <-wake:
 			case <-time.After(10 * time.Second):
-				t.Fatal("nobody was told of " + what)
+				t.Fatal("no watcher was told of " + what)
 			}
 		}
 		r.create(task("one"))

@@ -291,7 +291,7 @@ func (r *rig) told() {
 	select {
 	case <-r.PushWake():
 	case <-time.After(10 * time.Second):
-		r.Fatalf("nobody is told that something is due")
+		r.Fatalf("no watcher is told that something is due")
 	}
 }
 
@@ -318,7 +318,7 @@ func pushWoken(t *testing.T, r *rig) {
 			run = c
 			continue
 		}
-		r.append(c, noted("nobody is told"))
+		r.append(c, noted("no receiver is told"))
 	}
 	r.idle(r.claimPush("a"), 1)
 	if more := r.claimPushes(); len(more) != 0 {
@@ -353,7 +353,7 @@ func pushBetween(t *testing.T, r *rig) {
 	if err := r.DeletePush(r.ctx(), key("one"), "a"); err != nil {
 		t.Fatal(err)
 	}
-	r.append(run, noted("nobody is told"))
+	r.append(run, noted("no receiver is told"))
 	r.putPush("one", "b", 4)
 	r.idle(r.claimPush("b"), 4)
 	r.append(run, succeeded())

@@ -143,9 +143,7 @@ func otherForm(v *structpb.Value) *structpb.Value {
 
 // Part returns a data part with values.
 func Part(values map[string]*structpb.Value) *a2av1.Part {
-	return &a2av1.Part{
-		Content: &a2av1.Part_Data{Data: structpb.NewStructValue(&structpb.Struct{Fields: values})}, MediaType: "application/json",
-	}
+	return agent.DataPart(structpb.NewStructValue(&structpb.Struct{Fields: values}))
 }
 
 // Fill returns a message with a data part for the values that schema, as Schema returns it, asks for and the message lacks.

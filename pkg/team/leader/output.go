@@ -54,10 +54,9 @@ func withData(m *a2av1.Message, data *structpb.Value) *a2av1.Message {
 	if slices.ContainsFunc(m.GetParts(), func(p *a2av1.Part) bool { return p.GetData() != nil }) {
 		return m
 	}
-	part := &a2av1.Part{Content: &a2av1.Part_Data{Data: data}, MediaType: "application/json"}
 	return &a2av1.Message{
 		MessageId: m.GetMessageId(), ContextId: m.GetContextId(), TaskId: m.GetTaskId(), Role: m.GetRole(),
-		Parts: append(slices.Clip(m.GetParts()), part), Metadata: m.GetMetadata(), Extensions: m.GetExtensions(),
+		Parts: append(slices.Clip(m.GetParts()), agent.DataPart(data)), Metadata: m.GetMetadata(), Extensions: m.GetExtensions(),
 		ReferenceTaskIds: m.GetReferenceTaskIds(),
 	}
 }

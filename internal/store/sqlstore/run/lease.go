@@ -340,7 +340,7 @@ func (j *journal) park(ctx context.Context, q db.Querier, p runs.Park) (time.Tim
 	}
 	held, err := j.lockRun(ctx, q)
 	if err != nil || !held {
-		return j.s.db.Now(), err // an earlier attempt has released it: whoever claims it finds out when it is due
+		return j.s.db.Now(), err // an earlier attempt has released it; the replica that claims it next learns when it is due
 	}
 	_, err = db.Value[int](ctx, q, hasInput, j.root)
 	switch {
