@@ -99,8 +99,8 @@ func playReal(t *testing.T, team, test string, flags cli.TestFlags) (string, err
 	return out.String(), err
 }
 
-// TestRealModels_Detached: tasks that a run begins on their own count, before the next message and at the end; those that
-// still work then are canceled.
+// TestRealModels_Detached: tasks that a run begins on their own count before the next message, which waits for them, and at
+// the end, when those that still work are canceled.
 func TestRealModels_Detached(t *testing.T) {
 	const team = `version: v1
 models: {main: {provider: openai, name: main, base_url: "${LLM}", price: {input: 1000, output: 1000}}}
@@ -117,10 +117,10 @@ teams:
 		fails           bool
 		calls           int
 	}{
-		"each counts":              {"[{name: one, send: a hole}, {name: two, send: hello}]", "100", []string{"ok    desk  one", " 10.1", "2 passed"}, false, 4},
+		"each counts":              {"[{name: one, turns: [{send: a hole}, {send: hello}]}, {name: two, send: hello}]", "100", []string{"ok    desk  one", " 10.2", "2 passed"}, false, 5},
 		"before the next":          {"[{name: one, turns: [{send: a hole}, {send: hello}]}]", "10.2", []string{"message 2: ", "BUDGET_EXCEEDED", " 10.1"}, true, 3},
 		"those that still work":    {"[{name: one, send: a well}, {name: two, send: hello}]", "100", []string{"2 passed"}, false, 4},
-		"that is all that is left": {"[{name: one, send: a hole}, {name: two, send: hello}]", "10", []string{"1 passed", "not played: the money of --max-cost is spent"}, false, 3},
+		"that is all that is left": {"[{name: one, turns: [{send: a hole}, {send: all}]}, {name: two, send: hello}]", "13", []string{"1 passed", "not played: the money of --max-cost is spent"}, false, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,6 +133,8 @@ teams:
 					return fakellm.Turn{Text: "Dug.", Usage: &fakellm.Usage{PromptTokens: 9_999, CompletionTokens: 1, TotalTokens: 10_000}}
 				case strings.Contains(last, "dig a well"):
 					return fakellm.Turn{Text: "late", Delay: time.Minute}
+				case last == "all":
+					return fakellm.Turn{Text: "Spent.", Usage: &fakellm.Usage{PromptTokens: 3_999, CompletionTokens: 1, TotalTokens: 4_000}}
 				}
 				return fakellm.Turn{Text: "It is under way."}
 			})
