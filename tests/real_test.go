@@ -120,7 +120,7 @@ teams:
 		"each counts":              {"[{name: one, turns: [{send: a hole}, {send: hello}]}, {name: two, send: hello}]", "100", []string{"ok    desk  one", " 10.2", "2 passed"}, false, 5},
 		"before the next":          {"[{name: one, turns: [{send: a hole}, {send: hello}]}]", "10.2", []string{"message 2: ", "BUDGET_EXCEEDED", " 10.1"}, true, 3},
 		"those that still work":    {"[{name: one, send: a well}, {name: two, send: hello}]", "100", []string{"2 passed"}, false, 4},
-		"that is all that is left": {"[{name: one, turns: [{send: a hole}, {send: all}]}, {name: two, send: hello}]", "13", []string{"1 passed", "not played: the money of --max-cost is spent"}, false, 4},
+		"that is all that is left": {"[{name: one, turns: [{send: a hole}, {send: all}]}, {name: two, send: hello}]", "13", []string{"0 passed, 1 failed, 1 not played", "not played: the money of --max-cost is spent"}, true, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
