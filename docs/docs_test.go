@@ -249,7 +249,7 @@ var keyCommand = regexp.MustCompile("\\bkeys new -[^\"`}\n]*")
 
 // TestKeyCommands: every command that makes a key, in documents, help, errors and files to copy, names the key.
 func TestKeyCommands(t *testing.T) {
-	texts := append(documents(t), "deploy/compose/compose.yaml", "deploy/compose/.env.example", "internal/command/keys.go", "internal/auth/service.go", "internal/cli/keys.go")
+	texts := append(documents(t), "deploy/compose/compose.yaml", "deploy/compose/.env.example", "internal/command/keys.go", "internal/auth/service.go", "internal/cli/admin/keys.go")
 	found := 0
 	for _, path := range texts {
 		for _, command := range keyCommand.FindAllString(read(t, path), -1) {

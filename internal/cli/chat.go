@@ -23,14 +23,14 @@ var leave = map[string]bool{"/quit": true, "/exit": true, "/q": true}
 
 // Chat has a conversation with a team or agent: each line of the standard input is a message, or the answer to the question
 // that the run asks, until the input ends or /quit is read. A run that fails does not end the chat.
-func Chat(ctx context.Context, s *Shell, team string, f *Run) error {
+func (s *Shell) Chat(ctx context.Context, team string, f *Run) error {
 	if s.In == nil || s.JSON {
 		return console.Usagef("chat is for people; use run with -o json")
 	}
 	if err := f.addInputs(&a2av1.Message{}); err != nil {
 		return err
 	}
-	c, _, stop, err := dial(ctx, s, f.File)
+	c, _, stop, err := s.dial(ctx, f.File)
 	if err != nil {
 		return err
 	}
@@ -112,13 +112,13 @@ func (c *chat) say(ctx context.Context, text string) error {
 		return nil
 	case err != nil:
 		c.waiting = nil
-		return notServed(c.shell, err, c.team, c.run.File)
+		return c.shell.notServed(err, c.team, c.run.File)
 	case t.Waiting:
 		c.waiting = t
 		return nil
 	}
 	c.waiting = nil
-	if err := c.shell.outcome(t, c.team); !errors.Is(err, ErrFailed) {
+	if err := c.shell.outcome(t, c.team); !errors.Is(err, console.ErrFailed) {
 		return err
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/stores"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/otlp"
@@ -36,13 +37,13 @@ type DevFlags struct {
 func (f *DevFlags) url() (string, error) {
 	switch {
 	case f.DB != "" && f.Store != "":
-		return "", UsageError{Err: errors.New("--db FILE is short for --store sqlite:FILE; set only one of them (the variable TEAM_STORE counts as --store)")}
+		return "", console.Usagef("--db FILE is short for --store sqlite:FILE; set only one of them (the variable TEAM_STORE counts as --store)")
 	case strings.Contains(f.DB, "://") || store.CheckURL(f.DB) == nil:
-		return "", UsageError{Err: fmt.Errorf("--db %s: --db takes a file name; use --store for a URL", store.Redacted(f.DB))}
+		return "", console.Usagef("--db %s: --db takes a file name; use --store for a URL", store.Redacted(f.DB))
 	case f.DB != "":
 		return store.SQLite + f.DB, nil
 	}
-	return f.Store, checkStore("store", f.Store)
+	return f.Store, stores.CheckURL("store", f.Store)
 }
 
 // dotEnv is the file that commands read variables from; docs/configuration.md lists which do.
@@ -103,14 +104,6 @@ func isAddress(ctx context.Context, text string) bool {
 	return err == nil
 }
 
-// checkStore returns a usage error if the value of a flag is not a store URL. "" is valid.
-func checkStore(flag, url string) error {
-	if url == "" || store.CheckURL(url) == nil {
-		return nil
-	}
-	return UsageError{Err: fmt.Errorf("--%s %s: %w", flag, store.Redacted(url), store.CheckURL(url))}
-}
-
 // Dev serves a file or folder and reloads it when it changes. If path is "", that is ./team.yaml, or the demo if it does
 // not exist. It returns when ctx ends, or on SIGHUP unless that is ignored.
 func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
@@ -148,7 +141,7 @@ func (s *Shell) Dev(ctx context.Context, path string, f DevFlags) error {
 
 // Serve serves a file until ctx ends. It reloads the file on SIGHUP, and with watch when it changes.
 func (s *Shell) Serve(ctx context.Context, file string, watch bool, c serve.Config) error {
-	if err := checkStore("store", c.Store); err != nil {
+	if err := stores.CheckURL("store", c.Store); err != nil {
 		return err
 	}
 	if err := checkAddresses(ctx, c.HTTP, c.GRPC); err != nil {

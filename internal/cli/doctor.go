@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/stores"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/doctor"
@@ -42,12 +43,12 @@ type checkup struct {
 }
 
 // Doctor checks whether a server can run with a file, and prints one line for each check. The error is ErrInvalid
-// for a file with faults, and ErrFailed if a check has failed.
+// for a file with faults, and console.ErrFailed if a check has failed.
 func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
 	if f.Timeout <= 0 {
 		return console.Usagef("--timeout %s: expected more than 0", f.Timeout)
 	}
-	if err := checkStore("store", f.Store); err != nil {
+	if err := stores.CheckURL("store", f.Store); err != nil {
 		return err
 	}
 	file, err := (config.Loader{}).Find(path)
@@ -107,7 +108,7 @@ func (s *Shell) checkup(result checkup, strict bool) error {
 		fmt.Fprintf(s.Text(), "%d ok, %d warnings, %d failed\n", result.OK, result.Warnings, result.Failed)
 	}
 	if result.Failed > 0 || strict && result.Warnings > 0 {
-		return ErrFailed
+		return console.ErrFailed
 	}
 	return nil
 }

@@ -18,9 +18,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
-// ErrInterrupted is returned by a command that was ended by a signal.
-var ErrInterrupted = errors.New("interrupted")
-
 // failure is an error as -o json prints it.
 type failure struct {
 	// Reason is one of docs/errors.md; empty if no reason there fits.
@@ -45,7 +42,7 @@ func (s *Shell) newFailure(err error, exitCode int) failure {
 		f.Reason = agent.ReasonInvalidRequest
 	case errors.Is(err, a2aclient.ErrUnreachable):
 		f.Reason = agent.ReasonUnavailable
-	case errors.Is(err, ErrInterrupted):
+	case errors.Is(err, console.ErrInterrupted):
 		f.Reason = agent.ReasonCanceled
 	}
 	return f

@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/scaffold"
 )
 
 // Init writes the files with which a project begins into a folder, and says what to do next. An empty template is the
 // default one, and an empty folder is that of the template's name.
-func Init(s *Shell, template, folder string) error {
+func (s *Shell) Init(template, folder string) error {
 	t, err := scaffold.Find(template)
 	if err != nil {
-		return UsageError{Err: err}
+		return console.UsageError{Err: err}
 	}
 	if folder == "" {
 		folder = t.Name
@@ -35,7 +36,7 @@ func Init(s *Shell, template, folder string) error {
 }
 
 // Protos writes the protos that an agent in another language implements into a folder.
-func Protos(s *Shell, folder string, replace bool) error {
+func (s *Shell) Protos(folder string, replace bool) error {
 	names, err := scaffold.WriteProtos(folder, replace)
 	if err != nil {
 		return err

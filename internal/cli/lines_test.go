@@ -29,3 +29,13 @@ func TestProgram(t *testing.T) {
 		}
 	}
 }
+
+func TestCall_CommandsCanBePasted(t *testing.T) {
+	for text, want := range map[string]string{
+		"01a2-x~1.2": "01a2-x~1.2", "http://h:1/a%2Fb": "http://h:1/a%2Fb", "x; rm y": `'x; rm y'`, "$(z)": `'$(z)'`, "it's": `'it'\''s'`, "": "''",
+	} {
+		if got := console.Word(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli/call"
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/cli/mcpstdio"
 	"github.com/agentteams/team-server/internal/cli/tasks"
@@ -49,13 +50,13 @@ type Run struct {
 // message returns the message that the command sends. The text - stands for the standard input.
 func (f *Run) message(s *Shell, text string) (m *a2av1.Message, err error) {
 	if text == "-" {
-		if text, err = s.read(); err != nil {
+		if text, err = s.Read(); err != nil {
 			return nil, err
 		}
 	}
 	m = agent.UserMessage(uuid.NewString(), text)
 	for _, name := range f.Files {
-		p, err := filePart("--attach", name)
+		p, err := call.FilePart("--attach", name)
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +115,7 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 		return "", nil, err
 	}
 	// The server outlives ctx, so that an interrupted command fails with the end of ctx and not with SHUTTING_DOWN.
-	running, err := serve.Local(context.WithoutCancel(ctx), def, s.causes.log(s.log(zapcore.ErrorLevel)))
+	running, err := serve.Local(context.WithoutCancel(ctx), def, s.causes.log(s.Log(zapcore.ErrorLevel)))
 	if err != nil {
 		return "", nil, err
 	}
@@ -129,14 +130,14 @@ func (s *Shell) reach(ctx context.Context, file string) (base string, stop func(
 }
 
 // dial returns a client of the server of a command, and the address of that. The caller must call stop.
-func dial(ctx context.Context, s *Shell, file string) (c *client.Team, base string, stop func(), err error) {
+func (s *Shell) dial(ctx context.Context, file string) (c *client.Team, base string, stop func(), err error) {
 	base, end, err := s.reach(ctx, file)
 	if err != nil {
 		return nil, "", nil, err
 	}
 	if c, err = s.Client(base); err != nil {
 		end()
-		return nil, "", nil, UsageError{Err: err}
+		return nil, "", nil, console.UsageError{Err: err}
 	}
 	return c, base, func() { c.Close(); end() }, nil
 }
@@ -178,7 +179,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 	if err != nil {
 		return err
 	}
-	c, base, stop, err := dial(ctx, s, f.File)
+	c, base, stop, err := s.dial(ctx, f.File)
 	if err != nil {
 		return err
 	}
@@ -198,9 +199,9 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 			err = nil
 		}
 		if err != nil {
-			err = notServed(s, answers.explain(err, t), team, f.File)
+			err = s.notServed(answers.explain(err, t), team, f.File)
 			if s.Server != "" && t.TaskID != "" && !t.Waiting && t.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
-				s.rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team), &CallFlags{})
+				s.Sayf("%s", new(call.Flags).Rest(t.TaskID, t.Seq, strings.TrimSuffix(base, "/")+"/"+url.PathEscape(team)))
 			}
 			return err
 		}
@@ -209,7 +210,7 @@ func (s *Shell) Run(ctx context.Context, team, text string, f *Run) error {
 		}
 		answer, ok := answers.next(ctx)
 		if ctx.Err() != nil {
-			s.Sayf("%s", toAnswer(s, t, team))
+			s.Sayf("%s", s.toAnswer(t, team))
 			return context.Cause(ctx)
 		}
 		if !ok {
@@ -318,7 +319,7 @@ func aboutAnswer(typed, message string) string {
 
 // notServed returns the error of a call of the in-process server. If it does not know the agent because it serves the demo, or
 // because no team of the file uses the agent, the error says so.
-func notServed(s *Shell, err error, id, file string) error {
+func (s *Shell) notServed(err error, id, file string) error {
 	e := agent.AsError(err)
 	if s.Server != "" || e.Reason != agent.ReasonAgentNotFound {
 		return err
@@ -364,11 +365,11 @@ func inputRequired(t *transcript.Printer, err error) error {
 }
 
 // toAnswer says how to answer the question of a run later.
-func toAnswer(s *Shell, t *transcript.Printer, team string) string {
+func (s *Shell) toAnswer(t *transcript.Printer, team string) string {
 	if s.Server == "" {
 		return "the in-process server stops now; give the answer in advance with --answer, or start a server with team-server dev"
 	}
-	return fmt.Sprintf("to answer: %s run %s TEXT --task %s", s.Program(), shellWord(team), t.TaskID)
+	return fmt.Sprintf("to answer: %s run %s TEXT --task %s", s.Program(), console.Word(team), t.TaskID)
 }
 
 // outcome prints the answer and the summary of a run of a team, and what can be done next.
@@ -382,12 +383,12 @@ func (s *Shell) outcome(t *transcript.Printer, team string) error {
 	}
 	switch {
 	case t.Waiting:
-		advice := toAnswer(s, t, team)
+		advice := s.toAnswer(t, team)
 		if s.JSON {
 			return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonInputRequired, "the run waits for an answer; %s", advice).With("task_id", t.TaskID)
 		}
 		s.Sayf("%s", advice)
-		return ErrFailed
+		return console.ErrFailed
 	case t.Failed() && t.Err != nil && s.JSON:
 		return agent.FromProto(t.Err)
 	case t.Failed():
@@ -397,14 +398,14 @@ func (s *Shell) outcome(t *transcript.Printer, team string) error {
 		if s.Server != "" {
 			s.Sayf("%s", tasks.RetryHint(&s.Connection, t.TaskID))
 		}
-		return ErrFailed
+		return console.ErrFailed
 	}
 	return nil
 }
 
 // MCP passes the messages of an MCP client on standard input on to /mcp of a server, that of --server or one in this
 // process, and writes what that answers to standard output, a line for each message.
-func MCP(ctx context.Context, s *Shell, file string) error {
+func (s *Shell) MCP(ctx context.Context, file string) error {
 	base := s.Server
 	if base == "" {
 		def, err := s.Definition(file)
@@ -415,7 +416,7 @@ func MCP(ctx context.Context, s *Shell, file string) error {
 			def.Server.Server = &teamv1.ServerSettings{}
 		}
 		def.Server.Server.Mcp = &teamv1.McpDoor{}
-		running, err := serve.Local(context.WithoutCancel(ctx), def, s.log(zapcore.ErrorLevel))
+		running, err := serve.Local(context.WithoutCancel(ctx), def, s.Log(zapcore.ErrorLevel))
 		if err != nil {
 			return err
 		}
@@ -424,7 +425,7 @@ func MCP(ctx context.Context, s *Shell, file string) error {
 	}
 	secure, err := s.TLS()
 	if err != nil {
-		return UsageError{Err: err}
+		return console.UsageError{Err: err}
 	}
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: secure}}
 	defer web.CloseIdleConnections()

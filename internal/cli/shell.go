@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config/source"
@@ -22,19 +21,11 @@ import (
 type Shell struct {
 	console.Console
 	console.Connection
-	// Level is the log level; nil means the default of the command.
-	Level *zapcore.Level
 	// Temporal is for files with server.engine.temporal; nil refuses to serve them.
 	Temporal *serve.Temporal
 
 	causes causes // of the problems of an in-process server
 }
-
-// UsageError is an error in the command line.
-type UsageError = console.UsageError
-
-// ErrFailed is returned by a command whose failure was already printed.
-var ErrFailed = console.ErrFailed
 
 // loggedError is an error that the log of a server has already.
 type loggedError struct{ error }
@@ -58,13 +49,13 @@ const (
 func (s *Shell) Exit(err error) int {
 	code, faults, logged := exitCode(err), source.Faults{}, loggedError{}
 	switch {
-	case err == nil, errors.As(err, &logged), errors.Is(err, ErrFailed), errors.Is(err, ErrTests), errors.Is(err, ErrInvalid): // printed already
+	case err == nil, errors.As(err, &logged), errors.Is(err, console.ErrFailed), errors.Is(err, ErrTests), errors.Is(err, ErrInvalid): // printed already
 	case s.JSON:
 		s.printFailure(s.newFailure(err, code))
 	case errors.As(err, &faults):
 		faults.Print(s.Talk)
 	case code == ExitUsage:
-		var usage UsageError
+		var usage console.UsageError
 		errors.As(err, &usage)
 		s.Sayf("%v\nSee %s --help", err, cmp.Or(usage.Command, "team-server"))
 	default:
@@ -75,15 +66,15 @@ func (s *Shell) Exit(err error) int {
 
 // exitCode returns the exit code for the error of a command; nil means success.
 func exitCode(err error) int {
-	var usage UsageError
+	var usage console.UsageError
 	var faults source.Faults
 	var variables otlp.VariableErrors
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.Is(err, ErrFailed):
+	case errors.Is(err, console.ErrFailed):
 		return ExitFailed
-	case errors.Is(err, ErrInterrupted):
+	case errors.Is(err, console.ErrInterrupted):
 		return ExitInterrupted
 	case errors.Is(err, ErrTests):
 		return ExitTests
@@ -95,14 +86,6 @@ func exitCode(err error) int {
 		return ExitUnreachable
 	}
 	return ExitFailed
-}
-
-// log returns a logger that writes lines of text, or JSON with -o json.
-func (s *Shell) log(level zapcore.Level) *zap.Logger {
-	if s.Level != nil {
-		level = *s.Level
-	}
-	return logs.New(s.Talk, level, s.JSON)
 }
 
 // serverLog returns the log of a server, and its level, which is nil if the command line names the level.
@@ -126,12 +109,3 @@ func (s *Shell) ready(r *serve.Running) error {
 	_, err := fmt.Fprintf(s.Out, "ready http=%s grpc=%s\n", r.HTTP, r.GRPC)
 	return err
 }
-
-// lined is an error whose text is a single line.
-type lined struct{ error }
-
-// Error returns the text of the error as a single line.
-func (e lined) Error() string { return console.Line(e.error.Error()) }
-
-// Unwrap returns the original error.
-func (e lined) Unwrap() error { return e.error }

@@ -89,7 +89,7 @@ type scenarioReport struct {
 func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	match, err := regexp.Compile(f.Run)
 	if err != nil {
-		return UsageError{Err: fmt.Errorf("--run: %w", err)}
+		return console.Usagef("--run: %w", err)
 	}
 	if len(paths) == 0 {
 		paths = []string{"."}
@@ -105,13 +105,13 @@ func (s *Shell) Test(ctx context.Context, paths []string, f TestFlags) error {
 	}
 	all := scenario.Select(files, match)
 	if len(all) == 0 {
-		return UsageError{Err: fmt.Errorf("--run %s matches no scenario; it is matched against TEAM NAME, for example %q", f.Run, "newsroom asks the researcher first")}
+		return console.Usagef("--run %s matches no scenario; it is matched against TEAM NAME, for example %q", f.Run, "newsroom asks the researcher first")
 	}
 	t.measure(all)
 	if f.Model == realModels {
-		err = scenario.PlayReal(ctx, all, most, s.log(zapcore.ErrorLevel), t.report)
+		err = scenario.PlayReal(ctx, all, most, s.Log(zapcore.ErrorLevel), t.report)
 	} else {
-		err = scenario.Play(ctx, all, s.log(zapcore.ErrorLevel), t.report)
+		err = scenario.Play(ctx, all, s.Log(zapcore.ErrorLevel), t.report)
 	}
 	var faults source.Faults
 	if errors.As(err, &faults) {

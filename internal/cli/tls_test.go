@@ -11,7 +11,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/agentteams/team-server/internal/cli/call"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/teams"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/testkit/testcerts"
@@ -52,19 +54,21 @@ server:
 	}()
 	var out, talk bytes.Buffer
 	s := &Shell{Console: console.Console{Out: &out, Talk: &talk}, Connection: console.Connection{Server: "https://" + r.HTTP, CA: authority, ClientCert: shown, ClientKey: shownKey}}
-	if err := s.ListTeams(t.Context()); err != nil || !strings.Contains(out.String(), "desk") {
+	team := &teams.Commands{Console: &s.Console, Connection: &s.Connection}
+	calls := &call.Commands{Console: &s.Console, Connection: &s.Connection}
+	if err := team.ListTeams(t.Context()); err != nil || !strings.Contains(out.String(), "desk") {
 		t.Errorf("teams: %v, %s", err, &out)
 	}
 	for _, target := range []string{"https://" + r.HTTP + "/desk", "grpcs://" + r.GRPC + "/desk"} {
 		out.Reset()
-		if err := s.CallList(t.Context(), target, &List{}); err != nil {
+		if err := calls.List(t.Context(), target, &call.List{}); err != nil {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
 	untrusted := func(target, hint string) {
 		t.Helper()
 		talk.Reset()
-		if code := s.Exit(s.CallList(t.Context(), target, &List{})); code != ExitUnreachable || !strings.HasSuffix(talk.String(), ": its certificate is not trusted; "+hint+"\n") {
+		if code := s.Exit(calls.List(t.Context(), target, &call.List{})); code != ExitUnreachable || !strings.HasSuffix(talk.String(), ": its certificate is not trusted; "+hint+"\n") {
 			t.Errorf("%s: exit code %d, %s", target, code, &talk)
 		}
 	}
@@ -74,14 +78,14 @@ server:
 	untrusted("grpcs://"+r.GRPC+"/desk", "name its authority with --ca or in TEAM_CA")
 	untrusted("https://"+r.HTTP+"/desk", "name its authority with --ca or in TEAM_CA")
 	talk.Reset()
-	if code := s.Exit(s.CallList(t.Context(), "grpc://"+r.GRPC+"/desk", &List{})); code != ExitUnreachable || talk.String() != "cannot reach "+r.GRPC+": it closed the connection; if the server uses TLS, use grpcs://HOST:PORT/TENANT\n" {
+	if code := s.Exit(calls.List(t.Context(), "grpc://"+r.GRPC+"/desk", &call.List{})); code != ExitUnreachable || talk.String() != "cannot reach "+r.GRPC+": it closed the connection; if the server uses TLS, use grpcs://HOST:PORT/TENANT\n" {
 		t.Errorf("gRPC without TLS: exit code %d, %s", code, &talk)
 	}
-	if err := s.ListTeams(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := team.ListTeams(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown authority: %v", err)
 	}
 	s.CA, s.ClientKey = authority, ""
-	if code := s.Exit(s.ListTeams(t.Context())); code != ExitUsage || !strings.Contains(talk.String(), "belong together") {
+	if code := s.Exit(team.ListTeams(t.Context())); code != ExitUsage || !strings.Contains(talk.String(), "belong together") {
 		t.Errorf("a certificate without its key: %d, %s", code, &talk)
 	}
 }

@@ -164,7 +164,7 @@ func files(path string) []string {
 
 // ViewConfig prints a configuration file as it is read: with the values of variables, with short forms written out, and
 // with placeholders for secrets. Without a path it prints ./team.yaml, or the demo if that does not exist.
-func ViewConfig(s *Shell, path string) error {
+func (s *Shell) ViewConfig(path string) error {
 	def, err := s.Definition(path)
 	if err != nil {
 		return err

@@ -5,9 +5,11 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/admin"
 )
 
 func accountsCommand(s *cli.Shell) *cobra.Command {
+	on := &admin.Commands{Console: &s.Console, Connection: &s.Connection}
 	return group("accounts", "Limits what the tasks of an account spend",
 		"Shows and sets the limits of accounts of the running server that --server names.\n"+
 			"Limits in its configuration file (server.accounts) are read-only here. If the server\n"+
@@ -16,24 +18,24 @@ func accountsCommand(s *cli.Shell) *cobra.Command {
 		&cobra.Command{
 			Use: "ls", Short: "Lists the accounts that have limits, and what they have spent today",
 			Args: usage(noArgs),
-			RunE: func(c *cobra.Command, _ []string) error { return s.ListAccounts(c.Context()) },
+			RunE: func(c *cobra.Command, _ []string) error { return on.ListAccounts(c.Context()) },
 		},
 		&cobra.Command{
 			Use: "get [ACCOUNT]", Short: "Shows an account; without an argument, your own",
 			Args: usage(atMostOne("ACCOUNT")),
 			RunE: func(c *cobra.Command, args []string) error {
-				return s.GetAccount(c.Context(), append(args, "-")[0])
+				return on.GetAccount(c.Context(), append(args, "-")[0])
 			},
 		},
-		accountsSetCommand(s),
+		accountsSetCommand(on),
 		&cobra.Command{
 			Use: "unset ACCOUNT", Short: "Removes the limits of an account",
 			Example: "  team-server accounts unset acme", Args: usage(named("ACCOUNT")),
-			RunE: func(c *cobra.Command, args []string) error { return s.SetAccountLimits(c.Context(), args[0], nil) },
+			RunE: func(c *cobra.Command, args []string) error { return on.SetAccountLimits(c.Context(), args[0], nil) },
 		})
 }
 
-func accountsSetCommand(s *cli.Shell) *cobra.Command {
+func accountsSetCommand(on *admin.Commands) *cobra.Command {
 	var tokens, inFlightTokens int64
 	var cost, inFlightCost float64
 	var zone string
@@ -61,7 +63,7 @@ func accountsSetCommand(s *cli.Shell) *cobra.Command {
 				set()
 			}
 		}
-		return s.SetAccountLimits(c.Context(), args[0], l)
+		return on.SetAccountLimits(c.Context(), args[0], l)
 	}
 	return c
 }

@@ -4,15 +4,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/admin"
 )
 
 func auditCommand(s *cli.Shell) *cobra.Command {
-	var q cli.AuditQuery
+	on := &admin.Commands{Console: &s.Console, Connection: &s.Connection}
+	var q admin.AuditQuery
 	ls := &cobra.Command{
 		Use: "ls", Short: "Lists the records of an account, oldest first",
 		Example: "  team-server audit ls --account acme\n  team-server audit ls --account - --after 200",
 		Args:    usage(noArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return s.ListAudit(c.Context(), q) },
+		RunE:    func(c *cobra.Command, _ []string) error { return on.ListAudit(c.Context(), q) },
 	}
 	ls.Flags().StringVar(&q.Account, "account", "default", "account; - for records of the server itself, such as failed sign-ins")
 	ls.Flags().Int64Var(&q.After, "after", 0, "only records after this one")
@@ -24,7 +26,7 @@ func auditCommand(s *cli.Shell) *cobra.Command {
 			"or that the whole chain was written anew. Exits with 1 if the chain is broken.",
 		Example: "  team-server audit verify --account acme\n  team-server audit verify --account acme --head 120:9f86d081884c7d65…",
 		Args:    usage(noArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return s.VerifyAudit(c.Context(), account, head) },
+		RunE:    func(c *cobra.Command, _ []string) error { return on.VerifyAudit(c.Context(), account, head) },
 	}
 	verify.Flags().StringVar(&account, "account", "default", "account; - for records of the server itself")
 	verify.Flags().StringVar(&head, "head", "", "head that an earlier verify has printed")

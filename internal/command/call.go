@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/call"
 )
 
 // callCommand returns the call command, which calls any A2A server. It has the flags of all calls
 // and those of call send, because "call URL TEXT" is short for "call send URL TEXT".
 func callCommand(s *cli.Shell) *cobra.Command {
-	at := &cli.CallFlags{}
-	f := &cli.Send{}
+	on, at := &call.Commands{Console: &s.Console, Connection: &s.Connection}, &call.Flags{}
+	f := &call.Send{}
 	c := &cobra.Command{
 		Use:   "call URL TEXT",
 		Short: "Calls any A2A server: sends messages and manages tasks",
@@ -28,7 +29,7 @@ func callCommand(s *cli.Shell) *cobra.Command {
 		Example: "  team-server call http://127.0.0.1:8080/newsroom \"Write about tides\"\n" +
 			"  team-server call --binding grpc --raw http://127.0.0.1:8080 \"Write about tides\"\n" +
 			"  team-server call list http://127.0.0.1:8080/newsroom --status working",
-		RunE: func(c *cobra.Command, args []string) error { return send(s, c, args, at, f) },
+		RunE: func(c *cobra.Command, args []string) error { return send(on, c, args, at, f) },
 	}
 	c.Args = usage(func(c *cobra.Command, args []string) error {
 		if host, _, _ := strings.Cut(strings.Join(args[:min(len(args), 1)], ""), "/"); strings.Contains(host, ":") && !strings.Contains(args[0], "://") {
@@ -42,8 +43,8 @@ func callCommand(s *cli.Shell) *cobra.Command {
 	addCallFlags(c, at)
 	addSendFlags(c, f)
 	c.Flags().BoolVar(&f.Stream, "stream", false, "print the answer as it arrives")
-	c.AddCommand(sendCommand(s, at), streamCommand(s, at), getCommand(s, at), listCommand(s, at), cancelCommand(s, at),
-		subscribeCommand(s, at), pushCommand(s, at), callCardCommand(s, at))
+	c.AddCommand(sendCommand(on, at), streamCommand(on, at), getCommand(on, at), listCommand(on, at), cancelCommand(on, at),
+		subscribeCommand(on, at), pushCommand(on, at), callCardCommand(on, at))
 	return c
 }
 
@@ -57,7 +58,7 @@ func commandsOf(c *cobra.Command) string {
 }
 
 // addCallFlags adds the flags that all calls share.
-func addCallFlags(c *cobra.Command, f *cli.CallFlags) {
+func addCallFlags(c *cobra.Command, f *call.Flags) {
 	p := c.PersistentFlags()
 	p.StringVar(&f.Binding, "binding", "", "grpc, rest or jsonrpc; default: the first one in the card")
 	p.StringVar(&f.Protocol, "protocol", "", "1.0 or 0.3; default: 1.0 if the card offers it, else 0.3")
@@ -70,7 +71,7 @@ func addCallFlags(c *cobra.Command, f *cli.CallFlags) {
 }
 
 // addSendFlags adds the flags of a message to send.
-func addSendFlags(c *cobra.Command, f *cli.Send) {
+func addSendFlags(c *cobra.Command, f *call.Send) {
 	p := c.Flags()
 	p.StringArrayVar(&f.Files, "file", nil, "file to send with the text; repeatable")
 	p.StringArrayVar(&f.Data, "data", nil, "JSON value to send with the text; repeatable")
@@ -151,7 +152,7 @@ func (s secretText) Set(text string) error {
 }
 
 // urlAndText requires URL and TEXT. TEXT may be left out if flags add other parts.
-func urlAndText(f *cli.Send) cobra.PositionalArgs {
+func urlAndText(f *call.Send) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 1 && f.Parts() {
 			return nil
@@ -160,17 +161,17 @@ func urlAndText(f *cli.Send) cobra.PositionalArgs {
 	}
 }
 
-func send(s *cli.Shell, c *cobra.Command, args []string, at *cli.CallFlags, f *cli.Send) error {
-	f.CallFlags = *at
+func send(on *call.Commands, c *cobra.Command, args []string, at *call.Flags, f *call.Send) error {
+	f.Flags = *at
 	text := ""
 	if len(args) > 1 {
 		text = args[1]
 	}
-	return s.Call(c.Context(), args[0], text, f)
+	return on.Send(c.Context(), args[0], text, f)
 }
 
-func sendCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
-	f := &cli.Send{}
+func sendCommand(on *call.Commands, at *call.Flags) *cobra.Command {
+	f := &call.Send{}
 	c := &cobra.Command{
 		Use:   "send URL TEXT",
 		Short: "Sends a message and prints the answer",
@@ -180,15 +181,15 @@ func sendCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 		Example: "  team-server call send http://127.0.0.1:8080/newsroom \"Write about tides\"\n" +
 			"  team-server call send http://127.0.0.1:8080/newsroom \"What is in it?\" --file report.txt",
 		Args: usage(urlAndText(f)),
-		RunE: func(c *cobra.Command, args []string) error { return send(s, c, args, at, f) },
+		RunE: func(c *cobra.Command, args []string) error { return send(on, c, args, at, f) },
 	}
 	addSendFlags(c, f)
 	c.Flags().BoolVar(&f.Stream, "stream", false, "print the answer as it arrives")
 	return c
 }
 
-func streamCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
-	f := &cli.Send{Stream: true}
+func streamCommand(on *call.Commands, at *call.Flags) *cobra.Command {
+	f := &call.Send{Stream: true}
 	c := &cobra.Command{
 		Use:   "stream URL TEXT",
 		Short: "Sends a message and prints the answer as it arrives",
@@ -197,13 +198,13 @@ func streamCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 			"task fails, waits for an answer, or is still running when the stream ends.",
 		Example: "  team-server call stream http://127.0.0.1:8080/newsroom \"Write about tides\"",
 		Args:    usage(urlAndText(f)),
-		RunE:    func(c *cobra.Command, args []string) error { return send(s, c, args, at, f) },
+		RunE:    func(c *cobra.Command, args []string) error { return send(on, c, args, at, f) },
 	}
 	addSendFlags(c, f)
 	return c
 }
 
-func getCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+func getCommand(on *call.Commands, at *call.Flags) *cobra.Command {
 	var history *int32
 	c := &cobra.Command{
 		Use:     "get URL TASK",
@@ -212,15 +213,15 @@ func getCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 		Example: "  team-server call get http://127.0.0.1:8080/newsroom 01930f2a-… --history 0",
 		Args:    usage(named("URL", "TASK")),
 		RunE: func(c *cobra.Command, args []string) error {
-			return s.CallGet(c.Context(), args[0], args[1], history, at)
+			return on.Get(c.Context(), args[0], args[1], history, at)
 		},
 	}
 	c.Flags().Var(number{&history}, "history", "maximum number of history messages; default: the server's")
 	return c
 }
 
-func listCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
-	f := &cli.List{}
+func listCommand(on *call.Commands, at *call.Flags) *cobra.Command {
+	f := &call.List{}
 	c := &cobra.Command{
 		Use:   "list URL",
 		Short: "Lists tasks",
@@ -230,8 +231,8 @@ func listCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 			"  team-server call list http://127.0.0.1:8080 --all -o json",
 		Args: usage(named("URL")),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.CallFlags = *at
-			return s.CallList(c.Context(), args[0], f)
+			f.Flags = *at
+			return on.List(c.Context(), args[0], f)
 		},
 	}
 	p := c.Flags()
@@ -246,7 +247,7 @@ func listCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	return c
 }
 
-func cancelCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+func cancelCommand(on *call.Commands, at *call.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "cancel URL TASK",
 		Short:   "Cancels a task",
@@ -254,12 +255,12 @@ func cancelCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 		Example: "  team-server call cancel http://127.0.0.1:8080/newsroom 01930f2a-…",
 		Args:    usage(named("URL", "TASK")),
 		RunE: func(c *cobra.Command, args []string) error {
-			return s.CallCancel(c.Context(), args[0], args[1], at)
+			return on.Cancel(c.Context(), args[0], args[1], at)
 		},
 	}
 }
 
-func subscribeCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+func subscribeCommand(on *call.Commands, at *call.Flags) *cobra.Command {
 	var after int64
 	c := &cobra.Command{
 		Use:   "subscribe URL TASK",
@@ -269,14 +270,14 @@ func subscribeCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 		Example: "  team-server call subscribe http://127.0.0.1:8080/newsroom 01930f2a-…",
 		Args:    usage(named("URL", "TASK")),
 		RunE: func(c *cobra.Command, args []string) error {
-			return s.CallSubscribe(c.Context(), args[0], args[1], after, at)
+			return on.Subscribe(c.Context(), args[0], args[1], after, at)
 		},
 	}
 	c.Flags().Int64Var(&after, "after", 0, "sequence number of the last event seen: the id of a server-sent event, or seq in its metadata")
 	return c
 }
 
-func pushCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+func pushCommand(on *call.Commands, at *call.Flags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "push",
 		Short: "Manages the webhooks for updates of a task",
@@ -285,14 +286,14 @@ func pushCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 		return fmt.Errorf("%s: expected one of %s", strings.Join(append([]string{"call push"}, args...), " "), commandsOf(c))
 	})
 	c.RunE = func(*cobra.Command, []string) error { return nil } // cobra checks the arguments only of runnable commands
-	c.AddCommand(pushSetCommand(s, at),
+	c.AddCommand(pushSetCommand(on, at),
 		&cobra.Command{
 			Use:     "get URL TASK ID",
 			Short:   "Shows a webhook of a task",
 			Example: "  team-server call push get http://127.0.0.1:8080/newsroom 01930f2a-… mine",
 			Args:    usage(named("URL", "TASK", "ID")),
 			RunE: func(c *cobra.Command, args []string) error {
-				return s.CallPushGet(c.Context(), args[0], args[1], args[2], at)
+				return on.GetPush(c.Context(), args[0], args[1], args[2], at)
 			},
 		},
 		&cobra.Command{
@@ -301,7 +302,7 @@ func pushCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 			Example: "  team-server call push ls http://127.0.0.1:8080/newsroom 01930f2a-…",
 			Args:    usage(named("URL", "TASK")),
 			RunE: func(c *cobra.Command, args []string) error {
-				return s.CallPushList(c.Context(), args[0], args[1], at)
+				return on.ListPush(c.Context(), args[0], args[1], at)
 			},
 		},
 		&cobra.Command{
@@ -310,22 +311,22 @@ func pushCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 			Example: "  team-server call push delete http://127.0.0.1:8080/newsroom 01930f2a-… mine",
 			Args:    usage(named("URL", "TASK", "ID")),
 			RunE: func(c *cobra.Command, args []string) error {
-				return s.CallPushDelete(c.Context(), args[0], args[1], args[2], at)
+				return on.DeletePush(c.Context(), args[0], args[1], args[2], at)
 			},
 		})
 	return c
 }
 
-func pushSetCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
-	f := &cli.Push{}
+func pushSetCommand(on *call.Commands, at *call.Flags) *cobra.Command {
+	f := &call.Push{}
 	c := &cobra.Command{
 		Use:     "set URL TASK WEBHOOK",
 		Short:   "Registers a webhook for updates of a task",
 		Example: "  team-server call push set http://127.0.0.1:8080/newsroom 01930f2a-… https://example.com/hook",
 		Args:    usage(named("URL", "TASK", "WEBHOOK")),
 		RunE: func(c *cobra.Command, args []string) error {
-			f.CallFlags = *at
-			return s.CallPushSet(c.Context(), args[0], args[1], args[2], f)
+			f.Flags = *at
+			return on.SetPush(c.Context(), args[0], args[1], args[2], f)
 		},
 	}
 	c.Flags().Var(id{&f.ID}, "id", "id of the configuration; an existing one is replaced; default: a generated one")
@@ -335,7 +336,7 @@ func pushSetCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 	return c
 }
 
-func callCardCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
+func callCardCommand(on *call.Commands, at *call.Flags) *cobra.Command {
 	var extended bool
 	c := &cobra.Command{
 		Use:   "card URL",
@@ -346,7 +347,7 @@ func callCardCommand(s *cli.Shell, at *cli.CallFlags) *cobra.Command {
 		Example: "  team-server call card http://127.0.0.1:8080/newsroom",
 		Args:    usage(named("URL")),
 		RunE: func(c *cobra.Command, args []string) error {
-			return s.CallCard(c.Context(), args[0], extended, at)
+			return on.Card(c.Context(), args[0], extended, at)
 		},
 	}
 	c.Flags().BoolVar(&extended, "extended", false, "the extended card for authenticated callers")

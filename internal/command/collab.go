@@ -13,28 +13,30 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/teams"
 )
 
 func collabCommand(s *cli.Shell) *cobra.Command {
+	on := &teams.Commands{Console: &s.Console, Connection: &s.Connection}
 	return group("collab", "Starts, shows, pauses and stops collaborations",
 		"Manages collaborations on the server that --server names. A collaboration is a task with\n"+
 			"a description, an expected result and limits; its id is the id of the task.",
-		collabStartCommand(s),
-		showCommand("status", "Prints the status of a collaboration", s.CollaborationStatus),
-		showCommand("pause", "Starts no new work; running work finishes", s.PauseCollaboration),
-		showCommand("resume", "Resumes a paused collaboration", s.ResumeCollaboration),
-		collabStopCommand(s),
+		collabStartCommand(on),
+		showCommand("status", "Prints the status of a collaboration", on.CollaborationStatus),
+		showCommand("pause", "Starts no new work; running work finishes", on.PauseCollaboration),
+		showCommand("resume", "Resumes a paused collaboration", on.ResumeCollaboration),
+		collabStopCommand(on),
 		&cobra.Command{
 			Use: "ls [TEAM]", Short: "Lists your collaborations, newest first", Args: usage(atMostOne("TEAM")),
 			RunE: func(c *cobra.Command, args []string) error {
-				return s.ListCollaborations(c.Context(), append(args, "")[0])
+				return on.ListCollaborations(c.Context(), append(args, "")[0])
 			},
 		})
 }
 
-func collabStartCommand(s *cli.Shell) *cobra.Command {
+func collabStartCommand(on *teams.Commands) *cobra.Command {
 	req := &teamv1.StartCollaborationRequest{}
 	bounds := &teamv1.CollaborationConstraints{}
 	var most time.Duration
@@ -45,7 +47,7 @@ func collabStartCommand(s *cli.Shell) *cobra.Command {
 		Args:    usage(named("TEAM", "TASK")),
 		RunE: func(c *cobra.Command, args []string) error {
 			if req.GetExpectedOutput() == "" {
-				return cli.UsageError{Err: fmt.Errorf("collab start needs --expect TEXT, for example: %s", strings.TrimSpace(c.Example))}
+				return console.UsageError{Err: fmt.Errorf("collab start needs --expect TEXT, for example: %s", strings.TrimSpace(c.Example))}
 			}
 			req.TeamId, req.TaskDescription = args[0], args[1]
 			if c.Flags().Changed("max-duration") {
@@ -55,7 +57,7 @@ func collabStartCommand(s *cli.Shell) *cobra.Command {
 				bounds.QualityThreshold = &quality
 			}
 			req.Constraints = bounds
-			return s.StartCollaboration(c.Context(), req)
+			return on.StartCollaboration(c.Context(), req)
 		},
 	}
 	c.Flags().StringVar(&req.ExpectedOutput, "expect", "", "the expected result")
@@ -95,7 +97,7 @@ func showCommand(name, short string, show func(context.Context, string) error) *
 	}
 }
 
-func collabStopCommand(s *cli.Shell) *cobra.Command {
+func collabStopCommand(on *teams.Commands) *cobra.Command {
 	req := &teamv1.StopCollaborationRequest{}
 	var drop bool
 	c := &cobra.Command{
@@ -104,7 +106,7 @@ func collabStopCommand(s *cli.Shell) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			keep := !drop
 			req.CollaborationId, req.SavePartial = args[0], &keep
-			return s.StopCollaboration(c.Context(), req)
+			return on.StopCollaboration(c.Context(), req)
 		},
 	}
 	c.Flags().BoolVar(&req.ForceStop, "force", false, "stop at once; running work is canceled")

@@ -10,6 +10,10 @@ import (
 
 	"github.com/agentteams/team-server/api"
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/call"
+	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/stores"
+	"github.com/agentteams/team-server/internal/cli/tasks"
 	"github.com/agentteams/team-server/internal/scaffold"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/settings"
@@ -65,7 +69,7 @@ func serveCommand(s *cli.Shell) *cobra.Command {
 		Args: usage(oneFile(&file)),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if file == "" {
-				return cli.UsageError{Err: errors.New("serve needs a file: team-server serve -c team.yaml")}
+				return console.Usagef("serve needs a file: team-server serve -c team.yaml")
 			}
 			f.HTTP, f.GRPC = listen.http, listen.grpc
 			return s.Serve(c.Context(), file, watch, f)
@@ -84,6 +88,7 @@ func serveCommand(s *cli.Shell) *cobra.Command {
 }
 
 func migrateCommand(s *cli.Shell) *cobra.Command {
+	on := &stores.Commands{Console: &s.Console}
 	var from, to string
 	c := &cobra.Command{
 		Use:   "migrate --from URL --to URL",
@@ -93,7 +98,7 @@ func migrateCommand(s *cli.Shell) *cobra.Command {
 			"continue there.",
 		Example: "  team-server migrate --from sqlite:team.db --to postgres://ann@db.example/team",
 		Args:    usage(noArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return s.Migrate(c.Context(), from, to) },
+		RunE:    func(c *cobra.Command, _ []string) error { return on.Migrate(c.Context(), from, to) },
 	}
 	c.Flags().StringVar(&from, "from", "", "the store to copy: sqlite:FILE or postgres://USER@HOST/DATABASE")
 	c.Flags().StringVar(&to, "to", "", "the store to copy to")
@@ -103,6 +108,7 @@ func migrateCommand(s *cli.Shell) *cobra.Command {
 const storedHelp = "the store: sqlite:FILE or postgres://USER@HOST/DATABASE"
 
 func backupCommand(s *cli.Shell) *cobra.Command {
+	on := &stores.Commands{Console: &s.Console}
 	var url string
 	c := &cobra.Command{
 		Use:   "backup FILE --store sqlite:FILE",
@@ -114,13 +120,14 @@ func backupCommand(s *cli.Shell) *cobra.Command {
 			"with it. Make backups of PostgreSQL with pg_dump.",
 		Example: "  team-server backup team.backup --store sqlite:team.db",
 		Args:    usage(named("FILE")),
-		RunE:    func(c *cobra.Command, args []string) error { return s.Backup(c.Context(), url, args[0]) },
+		RunE:    func(c *cobra.Command, args []string) error { return on.Backup(c.Context(), url, args[0]) },
 	}
 	c.Flags().StringVar(&url, "store", "", "the store: sqlite:FILE")
 	return c
 }
 
 func engineCommand(s *cli.Shell) *cobra.Command {
+	on := &stores.Commands{Console: &s.Console}
 	var url, to string
 	move := &cobra.Command{
 		Use:   "move --to store|temporal --store URL",
@@ -131,7 +138,7 @@ func engineCommand(s *cli.Shell) *cobra.Command {
 			"use the store first. Runs that have not ended continue with the other engine.",
 		Example: "  team-server engine move --to temporal --store postgres://ann@db.example/team",
 		Args:    usage(noArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return cli.MoveEngine(c.Context(), s, url, to) },
+		RunE:    func(c *cobra.Command, _ []string) error { return on.MoveEngine(c.Context(), url, to) },
 	}
 	move.Flags().StringVar(&to, "to", "", "the engine: store or temporal")
 	move.Flags().StringVar(&url, "store", "", "the store: postgres://USER@HOST/DATABASE")
@@ -141,6 +148,7 @@ func engineCommand(s *cli.Shell) *cobra.Command {
 }
 
 func storeCommand(s *cli.Shell) *cobra.Command {
+	on := &stores.Commands{Console: &s.Console}
 	var url, key, file, inFile string
 	forget := &cobra.Command{
 		Use:   "forget-secrets --store URL --key ID",
@@ -151,7 +159,7 @@ func storeCommand(s *cli.Shell) *cobra.Command {
 			"servers refuse to start without it. Stop the servers that use the store first.",
 		Example: "  team-server store forget-secrets --store sqlite:team.db --key 2026-11",
 		Args:    usage(noArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return s.ForgetSecrets(c.Context(), url, key) },
+		RunE:    func(c *cobra.Command, _ []string) error { return on.ForgetSecrets(c.Context(), url, key) },
 	}
 	forget.Flags().StringVar(&url, "store", "", storedHelp)
 	forget.Flags().StringVar(&key, "key", "", "id of the lost key")
@@ -165,7 +173,7 @@ func storeCommand(s *cli.Shell) *cobra.Command {
 		Example: "  team-server store reencrypt team.yaml",
 		Args:    usage(oneFile(&file)),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return s.Reencrypt(c.Context(), cmp.Or(file, "team.yaml"), inFile)
+			return on.Reencrypt(c.Context(), cmp.Or(file, "team.yaml"), inFile)
 		},
 	}
 	fileFlags(reencrypt.Flags(), &file, "file", fileHelp)
@@ -204,7 +212,7 @@ func configCommand(s *cli.Shell) *cobra.Command {
 			"dev, it reads .env.",
 		Example: "  team-server config view team.yaml",
 		Args:    usage(oneFile(&file)),
-		RunE:    func(*cobra.Command, []string) error { return cli.ViewConfig(s, file) },
+		RunE:    func(*cobra.Command, []string) error { return s.ViewConfig(file) },
 	}
 	fileFlags(view.Flags(), &file, "file", fileHelp)
 	return group("config", "Shows a configuration file as it is read", "Works with configuration files; see also validate and schema.", view)
@@ -283,7 +291,7 @@ func chatCommand(s *cli.Shell) *cobra.Command {
 			if err := oneServer(s, f.File); err != nil {
 				return err
 			}
-			return cli.Chat(c.Context(), s, args[0], f)
+			return s.Chat(c.Context(), args[0], f)
 		},
 	}
 	fileFlags(c.Flags(), &f.File, "file", "configuration of the in-process server")
@@ -295,7 +303,7 @@ func chatCommand(s *cli.Shell) *cobra.Command {
 // oneServer reports the file of an in-process server beside the address of a running one.
 func oneServer(s *cli.Shell, file string) error {
 	if file != "" && s.Server != "" {
-		return cli.UsageError{Err: errors.New("--file starts an in-process server, --server names a running one; " +
+		return console.UsageError{Err: errors.New("--file starts an in-process server, --server names a running one; " +
 			"set only one of them (the variable TEAM_SERVER counts as --server)")}
 	}
 	return nil
@@ -311,7 +319,7 @@ func initCommand(s *cli.Shell) *cobra.Command {
 		Use: "init [TEMPLATE]", Short: "Writes the files with which a team of your own begins", Long: strings.TrimSuffix(long, "\n"),
 		Example: "  team-server init\n  team-server init workflow --folder release",
 		Args:    usage(atMostOne("TEMPLATE")),
-		RunE:    func(_ *cobra.Command, args []string) error { return cli.Init(s, strings.Join(args, ""), folder) },
+		RunE:    func(_ *cobra.Command, args []string) error { return s.Init(strings.Join(args, ""), folder) },
 	}
 	c.Flags().StringVar(&folder, "folder", "", "folder to write into; default: the name of the template")
 	return c
@@ -325,19 +333,20 @@ func protosCommand(s *cli.Shell) *cobra.Command {
 			"protoc, buf, grpc_tools or @grpc/proto-loader, for an agent in any language with gRPC.",
 		Example: "  team-server protos protos",
 		Args:    usage(named("DIR")),
-		RunE:    func(_ *cobra.Command, args []string) error { return cli.Protos(s, args[0], replace) },
+		RunE:    func(_ *cobra.Command, args []string) error { return s.Protos(args[0], replace) },
 	}
 	c.Flags().BoolVar(&replace, "force", false, "replace files that have other content")
 	return c
 }
 
 func questionsCommand(s *cli.Shell) *cobra.Command {
+	on := &tasks.Commands{Console: &s.Console, Connection: &s.Connection}
 	question := ""
 	answer := &cobra.Command{
 		Use: "answer TASK TEXT", Short: "Answers a question of a task", Args: usage(named("TASK", "TEXT")),
 		Example: "  team-server questions answer 0198c5e2-… yes",
 		RunE: func(c *cobra.Command, args []string) error {
-			return cli.AnswerQuestion(c.Context(), s, args[0], question, args[1])
+			return on.AnswerQuestion(c.Context(), args[0], question, args[1])
 		},
 	}
 	answer.Flags().StringVar(&question, "question", "", "id of the question, if the task asks several")
@@ -347,7 +356,7 @@ func questionsCommand(s *cli.Shell) *cobra.Command {
 		&cobra.Command{
 			Use: "ls [TEAM]", Short: "Lists the open questions that you may answer", Args: usage(atMostOne("TEAM")),
 			RunE: func(c *cobra.Command, args []string) error {
-				return cli.ListQuestions(c.Context(), s, strings.Join(args, ""))
+				return on.ListQuestions(c.Context(), strings.Join(args, ""))
 			},
 		}, answer)
 }
@@ -355,7 +364,7 @@ func questionsCommand(s *cli.Shell) *cobra.Command {
 const verifyHelp = "file with public keys to trust: JWK set, JWK or PEM; repeatable"
 
 func cardCommand(s *cli.Shell) *cobra.Command {
-	f := &cli.CallFlags{}
+	f := &call.Flags{}
 	c := &cobra.Command{
 		Use:   "card TEAM|URL",
 		Short: "Shows the card of a team or of any A2A agent",
@@ -385,7 +394,7 @@ func schemaCommand(s *cli.Shell) *cobra.Command {
 			schemas := map[string][]byte{"": api.TeamSchema, "team": api.TeamSchema, "test": api.TestSchema}
 			schema, known := schemas[strings.Join(args, "")]
 			if !known {
-				return cli.UsageError{Err: fmt.Errorf("unknown schema %q; known schemas: team, test", args[0])}
+				return console.UsageError{Err: fmt.Errorf("unknown schema %q; known schemas: team, test", args[0])}
 			}
 			_, err := s.Out.Write(schema)
 			return err
@@ -415,7 +424,7 @@ func mcpCommand(s *cli.Shell) *cobra.Command {
 			if err := oneServer(s, file); err != nil {
 				return err
 			}
-			return cli.MCP(c.Context(), s, file)
+			return s.MCP(c.Context(), file)
 		},
 	}
 	fileFlags(c.Flags(), &file, "file", fileHelp)

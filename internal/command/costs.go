@@ -4,10 +4,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/admin"
 )
 
 func costsCommand(s *cli.Shell) *cobra.Command {
-	var q cli.CostsQuery
+	on := &admin.Commands{Console: &s.Console, Connection: &s.Connection}
+	var q admin.CostsQuery
 	c := &cobra.Command{
 		Use: "costs", Short: "Shows what tasks have spent",
 		Long: "Shows what the tasks of the running server that --server names have spent in a period, those\n" +
@@ -16,7 +18,7 @@ func costsCommand(s *cli.Shell) *cobra.Command {
 			"the permission ADMIN, given with --token, shows all accounts, and any other key its own.",
 		Example: "  team-server costs --by model --since 24h\n  team-server costs --by day --team newsroom --since 2026-03-01 --until 2026-04-01",
 		Args:    usage(noArgs),
-		RunE:    func(c *cobra.Command, _ []string) error { return s.Costs(c.Context(), q) },
+		RunE:    func(c *cobra.Command, _ []string) error { return on.Costs(c.Context(), q) },
 	}
 	f := c.Flags()
 	f.StringVar(&q.By, "by", "member", "member, team, model, account or day")

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config/source"
 )
 
@@ -44,7 +44,7 @@ func fromEnv(c *cobra.Command) error {
 			return
 		}
 		if setErr := c.Flags().Set(f.Name, value); setErr != nil {
-			err = cli.UsageError{Err: fmt.Errorf("%s: %w", name, wrongFlag(setErr))}
+			err = console.UsageError{Err: fmt.Errorf("%s: %w", name, wrongFlag(setErr))}
 		}
 	})
 	return err

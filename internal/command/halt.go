@@ -7,6 +7,8 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/admin"
+	"github.com/agentteams/team-server/internal/cli/console"
 )
 
 // subject is what the flags of a command name. At most one may be set; --team and --agent may have an --account.
@@ -53,12 +55,13 @@ func (s *subject) named(c *cobra.Command) (kind teamv1.HaltKind, name, account s
 		}
 	}
 	if n != 1 {
-		return kind, name, account, cli.UsageError{Err: fmt.Errorf("%s needs one of --all, --account, --owner, --team, --agent, --model and --tool, for example: %s", nameOf(c), c.Annotations["example"])}
+		return kind, name, account, console.UsageError{Err: fmt.Errorf("%s needs one of --all, --account, --owner, --team, --agent, --model and --tool, for example: %s", nameOf(c), c.Annotations["example"])}
 	}
 	return kind, name, account, nil
 }
 
 func haltCommand(s *cli.Shell) *cobra.Command {
+	on := &admin.Commands{Console: &s.Console, Connection: &s.Connection}
 	req := &teamv1.HaltRequest{}
 	c := &cobra.Command{
 		Use: "halt", Short: "Stops all work of a server, an account, a team, an agent, a model or a tool",
@@ -82,18 +85,19 @@ func haltCommand(s *cli.Shell) *cobra.Command {
 			return err
 		}
 		if req.GetReason() == "" {
-			return cli.UsageError{Err: fmt.Errorf("halt needs --reason TEXT, for example: %s", c.Annotations["example"])}
+			return console.UsageError{Err: fmt.Errorf("halt needs --reason TEXT, for example: %s", c.Annotations["example"])}
 		}
-		return s.Halt(c.Context(), req)
+		return on.Halt(c.Context(), req)
 	}
 	c.AddCommand(&cobra.Command{
 		Use: "ls", Short: "Lists what is halted, oldest first", Args: usage(noArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return s.ListHalts(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error { return on.ListHalts(c.Context()) },
 	})
 	return c
 }
 
 func resumeCommand(s *cli.Shell) *cobra.Command {
+	on := &admin.Commands{Console: &s.Console, Connection: &s.Connection}
 	c := &cobra.Command{
 		Use: "resume", Short: "Ends a halt",
 		Long: "Ends the halt of a subject on the running server that --server names. Runs that the halt\n" +
@@ -109,7 +113,7 @@ func resumeCommand(s *cli.Shell) *cobra.Command {
 		if req.Kind, req.Name, req.Account, err = of.named(c); err != nil {
 			return err
 		}
-		return s.EndHalt(c.Context(), req)
+		return on.EndHalt(c.Context(), req)
 	}
 	return c
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/serve"
 )
 
@@ -27,7 +27,7 @@ func manCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // man pages are for all users
 				var path *fs.PathError
 				if errors.As(err, &path) {
-					return cli.UsageError{Err: fmt.Errorf("man: %s is not a folder that can be written: %w", args[0], path.Err)}
+					return console.UsageError{Err: fmt.Errorf("man: %s is not a folder that can be written: %w", args[0], path.Err)}
 				}
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config/source"
 )
 
@@ -41,7 +42,7 @@ func newRoot(s *cli.Shell) *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return cli.UsageError{Err: unknownFlag(c, wrongFlag(err)), Command: c.CommandPath()}
+		return console.UsageError{Err: unknownFlag(c, wrongFlag(err)), Command: c.CommandPath()}
 	})
 	root.Flags().BoolVar(&version, "version", false, "print the version")
 	f := root.PersistentFlags()
@@ -97,7 +98,7 @@ func nameVariables(c *cobra.Command) {
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
-			return cli.UsageError{Err: err, Command: c.CommandPath()}
+			return console.UsageError{Err: err, Command: c.CommandPath()}
 		}
 		return nil
 	}
@@ -271,14 +272,14 @@ func applyShared(s *cli.Shell, output, level string) error {
 	case "text", "wide":
 		s.JSON, s.Wide = false, output == "wide"
 	default:
-		return cli.UsageError{Err: fmt.Errorf("%s %s: expected text, wide or json", variableOr("output", "-o", output), output)}
+		return console.UsageError{Err: fmt.Errorf("%s %s: expected text, wide or json", variableOr("output", "-o", output), output)}
 	}
 	if level == "" {
 		return nil
 	}
 	l, err := zapcore.ParseLevel(level)
 	if err != nil {
-		return cli.UsageError{Err: fmt.Errorf("%s %s: expected debug, info, warn or error", variableOr("log-level", "--log-level", level), level)}
+		return console.UsageError{Err: fmt.Errorf("%s %s: expected debug, info, warn or error", variableOr("log-level", "--log-level", level), level)}
 	}
 	s.Level = &l
 	return nil

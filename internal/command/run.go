@@ -35,11 +35,11 @@ func isTerminal(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// interrupted returns cli.ErrInterrupted for an error caused by a signal, and other errors
+// interrupted returns console.ErrInterrupted for an error caused by a signal, and other errors
 // unchanged.
 func interrupted(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
-		return cli.ErrInterrupted
+		return console.ErrInterrupted
 	}
 	return err
 }

@@ -35,7 +35,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/cli"
+	"github.com/agentteams/team-server/internal/cli/admin"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/teams"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/serve"
 	"github.com/agentteams/team-server/internal/testkit/fakellm"
@@ -341,12 +343,13 @@ func commands(t *testing.T, server, key, dir string, out io.Writer) {
 	put(t, dir, "own.yaml", []byte("agents: {own: {description: \"${file:model.key} ${OTHER}\", scripted: {steps: [{echo: true}]}}}\n"))
 	put(t, dir, "good.yaml", []byte("version: v1\nteams: {good: {members: [{agent: asks}], supervisor: {rules: [{id: a, when: \"turn == 1\", next: [asks]}, {id: b, when: \"true\", finish: asks}]}}}\n"))
 	level := zapcore.DebugLevel
-	s := &cli.Shell{Console: console.Console{Out: out, Talk: out, JSON: true}, Connection: console.Connection{Server: server, Token: key}, Level: &level}
+	s := &cli.Shell{Console: console.Console{Out: out, Talk: out, JSON: true, Level: &level}, Connection: console.Connection{Server: server, Token: key}}
+	on, as := &teams.Commands{Console: &s.Console, Connection: &s.Connection}, &admin.Commands{Console: &s.Console, Connection: &s.Connection}
 	if err := s.Validate([]string{filepath.Join(dir, "team.yaml")}, false); err == nil {
 		t.Error("the file is valid without its variables")
 	}
 	for name, run := range map[string]func() error{
-		"apply what reads files": func() error { return s.ApplyTeams(t.Context(), filepath.Join(dir, "own.yaml"), false) },
+		"apply what reads files": func() error { return on.ApplyTeams(t.Context(), filepath.Join(dir, "own.yaml"), false) },
 	} {
 		if err := run(); err == nil {
 			t.Errorf("%s: no error", name)
@@ -355,11 +358,11 @@ func commands(t *testing.T, server, key, dir string, out io.Writer) {
 		}
 	}
 	for name, run := range map[string]func() error{
-		"apply": func() error { return s.ApplyTeams(t.Context(), filepath.Join(dir, "good.yaml"), false) },
-		"show":  func() error { return s.GetTeam(t.Context(), "good") },
-		"list":  func() error { return s.ListTeams(t.Context()) },
-		"audit": func() error { return s.ListAudit(t.Context(), cli.AuditQuery{Account: "acme"}) },
-		"keys":  func() error { return s.ListKeys(t.Context()) },
+		"apply": func() error { return on.ApplyTeams(t.Context(), filepath.Join(dir, "good.yaml"), false) },
+		"show":  func() error { return on.GetTeam(t.Context(), "good") },
+		"list":  func() error { return on.ListTeams(t.Context()) },
+		"audit": func() error { return as.ListAudit(t.Context(), admin.AuditQuery{Account: "acme"}) },
+		"keys":  func() error { return as.ListKeys(t.Context()) },
 	} {
 		if err := run(); err != nil && name != "show" {
 			t.Errorf("%s: %v", name, err)

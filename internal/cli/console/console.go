@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/agentteams/team-server/internal/logs"
 	"github.com/agentteams/team-server/internal/wire"
 )
 
@@ -25,6 +29,8 @@ type Console struct {
 	Terminal bool
 	// JSON selects JSON output, and Wide text with more columns.
 	JSON, Wide bool
+	// Level is the log level; nil means the default of the command.
+	Level *zapcore.Level
 }
 
 // UsageError is an error in the command line.
@@ -40,14 +46,44 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// ErrFailed is returned by a command whose failure was already printed.
-var ErrFailed = errors.New("failed")
+var (
+	// ErrFailed is returned by a command whose failure was already printed.
+	ErrFailed = errors.New("failed")
+	// ErrInterrupted is returned by a command that was ended by a signal.
+	ErrInterrupted = errors.New("interrupted")
+)
 
 // Usagef returns a UsageError with a formatted text.
 func Usagef(format string, args ...any) error { return UsageError{Err: fmt.Errorf(format, args...)} }
 
 // Sayf prints a line to Talk.
 func (c *Console) Sayf(format string, args ...any) { fmt.Fprintf(Plain{c.Talk}, format+"\n", args...) }
+
+// MaxInput is the maximum size of the standard input and of files to send, in bytes.
+const MaxInput = 16 << 20
+
+// Read reads the standard input without its trailing newline.
+func (c *Console) Read() (string, error) {
+	if c.In == nil {
+		return "", Usagef("there is no standard input to read")
+	}
+	b, err := io.ReadAll(io.LimitReader(c.In, MaxInput+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("reading standard input: %w", err)
+	case len(b) > MaxInput:
+		return "", Usagef("standard input is larger than %d bytes", MaxInput)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+}
+
+// Log returns a logger that writes lines of text to Talk, or JSON with -o json. level is the level unless Level is set.
+func (c *Console) Log(level zapcore.Level) *zap.Logger {
+	if c.Level != nil {
+		level = *c.Level
+	}
+	return logs.New(c.Talk, level, c.JSON)
+}
 
 // Text returns the writer for data in text form.
 func (c *Console) Text() io.Writer { return Plain{c.Out} }
@@ -139,3 +175,27 @@ func Line(text string) string { return strings.ReplaceAll(Printable(text), "\n",
 // Below returns a text from outside the program with all lines but the first indented. The first
 // one follows other text.
 func Below(text string) string { return strings.ReplaceAll(Printable(text), "\n", "\n  ") }
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9._~:/@%+=-]+$`)
+
+// Lined is an error whose text is a single line.
+type Lined struct{ Err error }
+
+// Error returns the text of the error as a single line.
+func (e Lined) Error() string { return Line(e.Err.Error()) }
+
+// Unwrap returns the original error.
+func (e Lined) Unwrap() error { return e.Err }
+
+// Word quotes a text as a single shell word. Ids come from other servers, and users paste the commands that are shown.
+func Word(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// Enum returns a value of an enum in lower case without its prefix.
+func Enum(v fmt.Stringer, prefix string) string {
+	return strings.ToLower(strings.TrimPrefix(v.String(), prefix))
+}

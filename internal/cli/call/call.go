@@ -1,4 +1,5 @@
-package cli
+// Package call implements the commands that call any A2A server.
+package call
 
 import (
 	"context"
@@ -21,8 +22,14 @@ import (
 	"github.com/agentteams/team-server/pkg/secret"
 )
 
-// CallFlags are the flags that all call commands share.
-type CallFlags struct {
+// Commands are the calls of A2A servers. They print to the console, and connect as the connection says.
+type Commands struct {
+	Console    *console.Console
+	Connection *console.Connection
+}
+
+// Flags are the flags that all call commands share.
+type Flags struct {
 	// Binding is grpc, rest or jsonrpc; "" means the first one that the card names.
 	Binding string
 	// Protocol is 1.0 or 0.3; "" means 1.0 if the card offers it, else 0.3.
@@ -44,9 +51,15 @@ type CallFlags struct {
 // bindings maps the values of --binding to those of the client.
 var bindings = map[string]string{"": "", "grpc": a2aclient.GRPC, "rest": a2aclient.REST, "jsonrpc": a2aclient.JSONRPC}
 
+// Check returns what is wrong with the flags of a call of the agent at target.
+func (c *Commands) Check(target string, f *Flags) error {
+	_, err := c.config(target, f)
+	return err
+}
+
 // config returns the client configuration for the agent at target.
-func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
-	cfg := a2aclient.Config{Token: secret.New(s.Token), AnyGRPCPort: true}
+func (c *Commands) config(target string, f *Flags) (a2aclient.Config, error) {
+	cfg := a2aclient.Config{Token: secret.New(c.Connection.Token), AnyGRPCPort: true}
 	binding, known := bindings[strings.ToLower(f.Binding)]
 	noCard := strings.HasPrefix(target, "grpc://") || strings.HasPrefix(target, "grpcs://")
 	switch {
@@ -60,7 +73,7 @@ func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
 		return cfg, console.Usagef("--binding %s: %s is called over gRPC; give the http:// address of the card", f.Binding, target)
 	case noCard && len(f.Trusted) > 0:
 		return cfg, console.Usagef("--verify needs a card, and %s is called without one; give the http:// address of the card", target)
-	case hasControl(s.Token):
+	case hasControl(c.Connection.Token):
 		return cfg, console.Usagef("--token: expected a token without line breaks or other control characters")
 	case slices.ContainsFunc(f.Extensions, hasControl):
 		return cfg, console.Usagef("--extension %q: expected a URI", strings.Join(f.Extensions, ", "))
@@ -82,13 +95,13 @@ func (s *Shell) config(target string, f *CallFlags) (a2aclient.Config, error) {
 		cfg.Header.Add(name, value)
 	}
 	if f.Raw {
-		cfg.Raw = console.Plain{To: s.Talk}
+		cfg.Raw = console.Plain{To: c.Console.Talk}
 	}
 	var err error
-	if cfg.TLS, err = s.TLS(); err != nil {
+	if cfg.TLS, err = c.Connection.TLS(); err != nil {
 		return cfg, err
 	}
-	cfg.Verifier, err = s.verifier(f.Trusted)
+	cfg.Verifier, err = c.verifier(f.Trusted)
 	return cfg, err
 }
 
@@ -101,26 +114,26 @@ func hasControl(value string) bool { return strings.ContainsFunc(value, unicode.
 var errTimeout = errors.New("--timeout")
 
 // withClient connects to the agent at target and calls do, within the timeout.
-func (s *Shell) withClient(ctx context.Context, target string, f *CallFlags, do func(context.Context, *a2aclient.Client) error) error {
-	cfg, err := s.config(target, f)
+func (c *Commands) withClient(ctx context.Context, target string, f *Flags, do func(context.Context, *a2aclient.Client) error) error {
+	cfg, err := c.config(target, f)
 	if err != nil {
 		return err
 	}
 	return f.withTimeout(ctx, func(ctx context.Context) error {
-		c, err := a2aclient.Open(ctx, target, cfg)
+		server, err := a2aclient.Open(ctx, target, cfg)
 		if err != nil {
 			return err
 		}
-		defer c.Close() //nolint:errcheck // everything was read
-		if err := f.checkTenant(c); err != nil {
+		defer server.Close() //nolint:errcheck // everything was read
+		if err := f.checkTenant(server); err != nil {
 			return err
 		}
-		return do(ctx, c)
+		return do(ctx, server)
 	})
 }
 
 // withTimeout calls do and translates a timeout or an interrupt into an error for the user.
-func (f *CallFlags) withTimeout(ctx context.Context, do func(context.Context) error) error {
+func (f *Flags) withTimeout(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if f.Timeout > 0 { // not a context deadline: gRPC would send it to the server, which would answer first
@@ -128,67 +141,56 @@ func (f *CallFlags) withTimeout(ctx context.Context, do func(context.Context) er
 	}
 	err := do(ctx)
 	switch {
-	case err == nil || errors.Is(err, ErrFailed):
+	case err == nil || errors.Is(err, console.ErrFailed):
 		return err
 	case ctx.Err() == nil:
-		return lined{err}
+		return console.Lined{Err: err}
 	case errors.Is(context.Cause(ctx), errTimeout):
 		return fmt.Errorf("no answer within %s (--timeout)", f.Timeout)
 	}
-	return ErrInterrupted
+	return console.ErrInterrupted
 }
 
 // checkTenant returns an error if the connection cannot reach the tenant.
-func (f *CallFlags) checkTenant(c *a2aclient.Client) error {
-	switch bound := c.Bound(); {
+func (f *Flags) checkTenant(server *a2aclient.Client) error {
+	switch bound := server.Bound(); {
 	case f.Tenant == "":
 		return nil
-	case c.Version() == a2aclient.V03:
+	case server.Version() == a2aclient.V03:
 		return console.Usagef("--tenant %s: A2A 0.3 has no tenants; name the agent in the URL", f.Tenant)
 	case bound != "" && bound != f.Tenant:
-		return console.Usagef("--tenant %s: over %s this card reaches only %s; name the agent in the URL", f.Tenant, c.Binding(), bound)
+		return console.Usagef("--tenant %s: over %s this card reaches only %s; name the agent in the URL", f.Tenant, server.Binding(), bound)
 	}
 	return nil
 }
 
 // command returns the beginning of a command line of a call, with the flags that name the agent.
-func (f *CallFlags) command(name string) string {
+func (f *Flags) command(name string) string {
 	var b strings.Builder
 	b.WriteString("team-server " + name)
 	for _, flag := range [][2]string{{"binding", f.Binding}, {"protocol", f.Protocol}, {"tenant", f.Tenant}} {
 		if flag[1] != "" {
-			fmt.Fprintf(&b, " --%s %s", flag[0], shellWord(flag[1]))
+			fmt.Fprintf(&b, " --%s %s", flag[0], console.Word(flag[1]))
 		}
 	}
 	return b.String()
 }
 
 // resumeCommand returns the command that shows the events of the task after a cursor.
-func (f *CallFlags) resumeCommand(target, id string, after int64) string {
+func (f *Flags) resumeCommand(target, id string, after int64) string {
 	text := f.command("call subscribe")
 	if after > 0 {
 		text += fmt.Sprintf(" --after %d", after)
 	}
-	return text + " " + shellWord(target) + " " + shellWord(id)
+	return text + " " + console.Word(target) + " " + console.Word(id)
 }
 
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9._~:/@%+=-]+$`)
-
-// shellWord quotes a text as a single shell word. Ids come from other servers, and users paste the
-// commands that are shown.
-func shellWord(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// Call sends a message to any A2A server and prints the answer. If text is "-", standard input is
+// Send sends a message to any A2A server and prints the answer. If text is "-", standard input is
 // sent.
-func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
+func (c *Commands) Send(ctx context.Context, target, text string, f *Send) error {
 	if text == "-" {
 		var err error
-		if text, err = s.read(); err != nil {
+		if text, err = c.Console.Read(); err != nil {
 			return err
 		}
 	}
@@ -196,59 +198,41 @@ func (s *Shell) Call(ctx context.Context, target, text string, f *Send) error {
 	if err != nil {
 		return err
 	}
-	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
+	return c.withClient(ctx, target, &f.Flags, func(ctx context.Context, server *a2aclient.Client) error {
 		if f.Stream {
-			return s.follow(c.StreamMessage(ctx, req), target, &f.CallFlags)
+			return c.follow(server.StreamMessage(ctx, req), target, &f.Flags)
 		}
-		resp, err := c.SendMessage(ctx, req)
+		resp, err := server.SendMessage(ctx, req)
 		if err != nil {
 			return err
 		}
-		return s.answer(resp, target, &f.CallFlags)
+		return c.answer(resp, target, &f.Flags)
 	})
 }
 
-// maxInput is the maximum size of standard input and of files to send, in bytes.
-const maxInput = 16 << 20
-
-// read reads standard input without its trailing newline.
-func (s *Shell) read() (string, error) {
-	if s.In == nil {
-		return "", console.Usagef("there is no standard input to read")
-	}
-	b, err := io.ReadAll(io.LimitReader(s.In, maxInput+1))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("reading standard input: %w", err)
-	case len(b) > maxInput:
-		return "", console.Usagef("standard input is larger than %d bytes", maxInput)
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
-}
-
 // answer prints the response to a message that was sent to target.
-func (s *Shell) answer(resp *a2av1.SendMessageResponse, target string, f *CallFlags) error {
-	if s.JSON {
-		if err := s.Print(resp); err != nil || resp.GetTask() == nil {
+func (c *Commands) answer(resp *a2av1.SendMessageResponse, target string, f *Flags) error {
+	if c.Console.JSON {
+		if err := c.Console.Print(resp); err != nil || resp.GetTask() == nil {
 			return err
 		}
 		return quiet().state(resp.GetTask().GetId(), resp.GetTask().GetStatus(), target, f)
 	}
 	if m := resp.GetMessage(); m != nil {
-		_, err := fmt.Fprintln(s.Text(), content(m.GetParts()))
+		_, err := fmt.Fprintln(c.Console.Text(), content(m.GetParts()))
 		return err
 	}
-	return s.task(resp.GetTask(), target, f)
+	return c.task(resp.GetTask(), target, f)
 }
 
 // task prints the artifacts of a task of target and its state.
-func (s *Shell) task(t *a2av1.Task, target string, f *CallFlags) error {
+func (c *Commands) task(t *a2av1.Task, target string, f *Flags) error {
 	for _, a := range t.GetArtifacts() {
 		if !ofMember(a) {
-			fmt.Fprintln(s.Text(), content(a.GetParts()))
+			fmt.Fprintln(c.Console.Text(), content(a.GetParts()))
 		}
 	}
-	return s.state(t.GetId(), t.GetStatus(), target, f)
+	return c.state(t.GetId(), t.GetStatus(), target, f)
 }
 
 // ofMember reports whether an artifact is the output of a member of the team rather than the
@@ -260,39 +244,39 @@ func stateWord(state a2av1.TaskState) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(state.String(), "TASK_STATE_")), "_", " ")
 }
 
-// state prints the state of a task of target, and how to answer it if it waits. It returns ErrFailed unless the task has
+// state prints the state of a task of target, and how to answer it if it waits. It returns console.ErrFailed unless the task has
 // completed or is still running.
-func (s *Shell) state(id string, status *a2av1.TaskStatus, target string, f *CallFlags) error {
+func (c *Commands) state(id string, status *a2av1.TaskStatus, target string, f *Flags) error {
 	text := fmt.Sprintf("task %s  %s", console.Line(id), stateWord(status.GetState()))
 	if message := agent.Text(status.GetMessage()); message != "" {
 		text += "  " + console.Below(message)
 	}
-	s.Sayf("%s", text)
+	c.Console.Sayf("%s", text)
 	switch status.GetState() {
 	case a2av1.TaskState_TASK_STATE_COMPLETED, a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
 		return nil
 	case a2av1.TaskState_TASK_STATE_INPUT_REQUIRED:
-		s.Sayf("to answer: %s TEXT", console.Line(f.command("call")+" --task "+shellWord(id)+" "+shellWord(target)))
+		c.Console.Sayf("to answer: %s TEXT", console.Line(f.command("call")+" --task "+console.Word(id)+" "+console.Word(target)))
 	case a2av1.TaskState_TASK_STATE_FAILED, a2av1.TaskState_TASK_STATE_CANCELED, a2av1.TaskState_TASK_STATE_REJECTED,
 		a2av1.TaskState_TASK_STATE_AUTH_REQUIRED, a2av1.TaskState_TASK_STATE_UNSPECIFIED:
 	}
-	return ErrFailed
+	return console.ErrFailed
 }
 
 // follow prints the events of a stream as they arrive. If the stream ends before the task does, it
 // prints the command that shows the rest.
-func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target string, f *CallFlags) error {
-	p := &streamPrinter{out: s.Text()}
-	if s.JSON {
+func (c *Commands) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target string, f *Flags) error {
+	p := &streamPrinter{out: c.Console.Text()}
+	if c.Console.JSON {
 		p.out = io.Discard
 	}
 	for resp, err := range responses {
-		if err == nil && s.JSON {
-			err = s.Print(resp)
+		if err == nil && c.Console.JSON {
+			err = c.Console.Print(resp)
 		}
 		if err != nil {
 			p.end()
-			s.hintRest(p, target, f)
+			c.hintRest(p, target, f)
 			return err
 		}
 		p.show(resp)
@@ -304,37 +288,39 @@ func (s *Shell) follow(responses iter.Seq2[*a2av1.StreamResponse, error], target
 	case p.last == nil:
 		return errors.New("the stream ended before an answer")
 	}
-	shell := s
-	if s.JSON {
-		shell = quiet()
+	last := c
+	if c.Console.JSON {
+		last = quiet()
 	}
-	if err := shell.state(p.id, p.last, target, f); err != nil {
+	if err := last.state(p.id, p.last, target, f); err != nil {
 		return err
 	}
-	if s.hintRest(p, target, f) {
-		return ErrFailed // a script must not continue as if the task were done
+	if c.hintRest(p, target, f) {
+		return console.ErrFailed // a script must not continue as if the task were done
 	}
 	return nil
 }
 
 // hintRest prints how to see the rest of a task that is still running, and reports whether it is.
-func (s *Shell) hintRest(p *streamPrinter, target string, f *CallFlags) bool {
+func (c *Commands) hintRest(p *streamPrinter, target string, f *Flags) bool {
 	switch p.last.GetState() {
 	case a2av1.TaskState_TASK_STATE_SUBMITTED, a2av1.TaskState_TASK_STATE_WORKING:
-		s.rest(p.id, p.seq, target, f)
+		c.Console.Sayf("%s", f.Rest(p.id, p.seq, target))
 		return true
 	default: // no task, or no more events without input
 		return false
 	}
 }
 
-// rest prints the command that shows the rest of a task, after a cursor unless it is 0.
-func (s *Shell) rest(id string, after int64, target string, f *CallFlags) {
-	s.Sayf("task %s is still running; to see the rest: %s", console.Line(id), console.Line(f.resumeCommand(target, id, after)))
+// Rest says how to see the rest of a task of target that is still running, after a cursor unless it is 0.
+func (f *Flags) Rest(id string, after int64, target string) string {
+	return fmt.Sprintf("task %s is still running; to see the rest: %s", console.Line(id), console.Line(f.resumeCommand(target, id, after)))
 }
 
-// quiet returns a shell that prints nothing.
-func quiet() *Shell { return &Shell{Console: console.Console{Out: io.Discard, Talk: io.Discard}} }
+// quiet returns commands that print nothing.
+func quiet() *Commands {
+	return &Commands{Console: &console.Console{Out: io.Discard, Talk: io.Discard}}
+}
 
 // streamPrinter prints the pieces of an answer as they arrive.
 type streamPrinter struct {

@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -41,43 +41,43 @@ func (q CostsQuery) request(now time.Time) (*teamv1.ListCostsRequest, error) {
 }
 
 // Costs prints what tasks of the server have spent.
-func (s *Shell) Costs(ctx context.Context, q CostsQuery) error {
+func (c *Commands) Costs(ctx context.Context, q CostsQuery) error {
 	req, err := q.request(time.Now())
 	if err != nil {
 		return err
 	}
-	c, err := s.Manager("costs")
+	server, err := c.Connection.Manager("costs")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	resp, err := c.ListCosts(ctx, req)
+	defer server.Close()
+	resp, err := server.ListCosts(ctx, req)
 	switch {
 	case err != nil:
 		return err
-	case s.JSON:
-		return s.Print(resp)
+	case c.Console.JSON:
+		return c.Console.Print(resp)
 	}
-	s.Sayf("%s to %s UTC", resp.GetSince().AsTime().Format("2006-01-02 15:04"), resp.GetUntil().AsTime().Format("2006-01-02 15:04"))
+	c.Console.Sayf("%s to %s UTC", resp.GetSince().AsTime().Format("2006-01-02 15:04"), resp.GetUntil().AsTime().Format("2006-01-02 15:04"))
 	if len(resp.GetShares()) == 0 {
-		s.Sayf("nothing was spent")
+		c.Console.Sayf("nothing was spent")
 		return nil
 	}
 	resp.Total.Key = "total"
 	rows := append(resp.GetShares(), resp.GetTotal())
-	err = console.Table(&s.Console, rows, strings.ToUpper(q.By)+"\tUSD\tINPUT\tCACHED\tWRITTEN\tOUTPUT\tREASONING\tMODEL CALLS\tTOOL CALLS\tESTIMATED USD\tCLAIMED USD", func(c *teamv1.CostShare) []string {
-		sp, mark := c.GetSpent(), ""
+	err = console.Table(c.Console, rows, strings.ToUpper(q.By)+"\tUSD\tINPUT\tCACHED\tWRITTEN\tOUTPUT\tREASONING\tMODEL CALLS\tTOOL CALLS\tESTIMATED USD\tCLAIMED USD", func(share *teamv1.CostShare) []string {
+		sp, mark := share.GetSpent(), ""
 		if sp.GetEstimated() {
 			mark = "~"
 		}
 		n := func(n int64) string { return strconv.FormatInt(n, 10) }
 		return []string{
-			cmp.Or(console.Line(c.GetKey()), "-"), mark + spending.Dollars(sp.GetCostMicros()), mark + n(sp.GetInputTokens()), n(sp.GetCachedInputTokens()), n(sp.GetCacheWriteTokens()),
-			mark + n(sp.GetOutputTokens()), n(sp.GetReasoningTokens()), n(sp.GetModelCalls()), n(sp.GetToolCalls()), costPart(c.GetEstimated()), costPart(c.GetClaimed()),
+			cmp.Or(console.Line(share.GetKey()), "-"), mark + spending.Dollars(sp.GetCostMicros()), mark + n(sp.GetInputTokens()), n(sp.GetCachedInputTokens()), n(sp.GetCacheWriteTokens()),
+			mark + n(sp.GetOutputTokens()), n(sp.GetReasoningTokens()), n(sp.GetModelCalls()), n(sp.GetToolCalls()), costPart(share.GetEstimated()), costPart(share.GetClaimed()),
 		}
 	})
 	if err == nil && resp.GetOmitted() > 0 {
-		s.Sayf("and %d more with lower costs", resp.GetOmitted())
+		c.Console.Sayf("and %d more with lower costs", resp.GetOmitted())
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package cli
+package stores
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/config"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -19,8 +20,8 @@ import (
 
 // Reencrypt encrypts all secrets of a store again under the first key of a configuration file, and prints their number. url
 // is the store, "" that of the file.
-func (s *Shell) Reencrypt(ctx context.Context, path, url string) (err error) {
-	if err := checkStore("store", url); err != nil {
+func (c *Commands) Reencrypt(ctx context.Context, path, url string) (err error) {
+	if err := CheckURL("store", url); err != nil {
 		return err
 	}
 	def, err := config.Loader{}.Load(path)
@@ -29,14 +30,14 @@ func (s *Shell) Reencrypt(ctx context.Context, path, url string) (err error) {
 	}
 	switch url = cmp.Or(url, def.StoreURL(), store.MemoryURL); {
 	case url == store.MemoryURL:
-		return UsageError{Err: errors.New("a memory store has no encrypted secrets; set server.store in the file, or --store")}
+		return console.Usagef("a memory store has no encrypted secrets; set server.store in the file, or --store")
 	case len(def.EncryptionKeys()) == 0:
-		return UsageError{Err: fmt.Errorf("%s has no server.encryption.keys, so there is no key to encrypt with", path)}
+		return console.Usagef("%s has no server.encryption.keys, so there is no key to encrypt with", path)
 	}
 	if err := mustExist(url); err != nil {
 		return err
 	}
-	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Keys: def.EncryptionKeys(), KeepOld: true, Log: s.log(zapcore.ErrorLevel)})
+	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Keys: def.EncryptionKeys(), KeepOld: true, Log: c.Console.Log(zapcore.ErrorLevel)})
 	if err != nil {
 		return ofStore(url, err)
 	}
@@ -46,44 +47,44 @@ func (s *Shell) Reencrypt(ctx context.Context, path, url string) (err error) {
 		return ofStore(url, err)
 	}
 	key := def.EncryptionKeys()[0].ID
-	if s.JSON {
-		return json.NewEncoder(s.Out).Encode(struct {
+	if c.Console.JSON {
+		return json.NewEncoder(c.Console.Out).Encode(struct {
 			Store   string `json:"store"`
 			Key     string `json:"key"`
 			Secrets int    `json:"secrets"`
 		}{store.Redacted(url), key, secrets})
 	}
-	_, err = fmt.Fprintf(s.Out, "encrypted %d secrets again; all are under the key %s, and the others can be removed from server.encryption.keys\n", secrets, key)
+	_, err = fmt.Fprintf(c.Console.Out, "encrypted %d secrets again; all are under the key %s, and the others can be removed from server.encryption.keys\n", secrets, key)
 	return err
 }
 
 // ForgetSecrets deletes from a store what is encrypted under a key that is lost, and prints the number of
 // webhooks. No server may use the store meanwhile.
-func (s *Shell) ForgetSecrets(ctx context.Context, url, key string) error {
+func (c *Commands) ForgetSecrets(ctx context.Context, url, key string) error {
 	if url == "" || key == "" {
-		return UsageError{Err: errors.New("forget-secrets needs --store URL and --key ID, for example --store sqlite:team.db --key 2026-11")}
+		return console.Usagef("forget-secrets needs --store URL and --key ID, for example --store sqlite:team.db --key 2026-11")
 	}
 	if url == store.MemoryURL {
-		return UsageError{Err: errors.New("--store memory: a memory store has no encrypted secrets; use sqlite:FILE or postgres://USER@HOST/DATABASE")}
+		return console.Usagef("--store memory: a memory store has no encrypted secrets; use sqlite:FILE or postgres://USER@HOST/DATABASE")
 	}
-	if err := checkStore("store", url); err != nil {
+	if err := CheckURL("store", url); err != nil {
 		return err
 	}
 	if err := mustExist(url); err != nil {
 		return err
 	}
-	webhooks, err := sqlstore.ForgetSecrets(ctx, url, key, s.log(zapcore.ErrorLevel))
+	webhooks, err := sqlstore.ForgetSecrets(ctx, url, key, c.Console.Log(zapcore.ErrorLevel))
 	if err != nil {
 		return ofStore(url, err)
 	}
-	if s.JSON {
-		return json.NewEncoder(s.Out).Encode(struct {
+	if c.Console.JSON {
+		return json.NewEncoder(c.Console.Out).Encode(struct {
 			Store    string `json:"store"`
 			Key      string `json:"key"`
 			Webhooks int64  `json:"webhooks"`
 		}{store.Redacted(url), key, webhooks})
 	}
-	_, err = fmt.Fprintf(s.Out, "deleted %d webhooks that were encrypted under the key %s\n", webhooks, key)
+	_, err = fmt.Fprintf(c.Console.Out, "deleted %d webhooks that were encrypted under the key %s\n", webhooks, key)
 	return err
 }
 

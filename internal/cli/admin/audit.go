@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -21,17 +21,17 @@ type AuditQuery struct {
 }
 
 // ListAudit prints records of the audit log.
-func (s *Shell) ListAudit(ctx context.Context, q AuditQuery) error {
-	c, err := s.Manager("audit ls")
+func (c *Commands) ListAudit(ctx context.Context, q AuditQuery) error {
+	server, err := c.Connection.Manager("audit ls")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	records, err := c.ListAudit(ctx, q.Account, q.After)
+	defer server.Close()
+	records, err := server.ListAudit(ctx, q.Account, q.After)
 	if err != nil {
 		return err
 	}
-	return console.Table(&s.Console, records, "SEQ\tTIME\tACTOR\tACTION\tSUBJECT\tDETAILS", func(r *teamv1.AuditRecord) []string {
+	return console.Table(c.Console, records, "SEQ\tTIME\tACTOR\tACTION\tSUBJECT\tDETAILS", func(r *teamv1.AuditRecord) []string {
 		var details []string
 		for _, name := range slices.Sorted(maps.Keys(r.GetDetails())) {
 			details = append(details, name+"="+r.GetDetails()[name])
@@ -45,7 +45,7 @@ func (s *Shell) ListAudit(ctx context.Context, q AuditQuery) error {
 
 // VerifyAudit checks the audit log of an account and prints its head. head is one that was printed
 // earlier; "" if none is known.
-func (s *Shell) VerifyAudit(ctx context.Context, account, head string) error {
+func (c *Commands) VerifyAudit(ctx context.Context, account, head string) error {
 	var seq int64
 	number, hash, _ := strings.Cut(head, ":")
 	if head != "" {
@@ -54,23 +54,23 @@ func (s *Shell) VerifyAudit(ctx context.Context, account, head string) error {
 			return console.Usagef("--head %s: expected SEQ:HASH, as audit verify prints it", head)
 		}
 	}
-	c, err := s.Manager("audit verify")
+	server, err := c.Connection.Manager("audit verify")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	resp, err := c.VerifyAudit(ctx, account, seq, hash)
+	defer server.Close()
+	resp, err := server.VerifyAudit(ctx, account, seq, hash)
 	if err != nil {
 		return err
 	}
-	if s.JSON {
-		return s.Print(resp)
+	if c.Console.JSON {
+		return c.Console.Print(resp)
 	}
 	if resp.GetSeq() == 0 {
-		s.Sayf("account %s has no records", account)
+		c.Console.Sayf("account %s has no records", account)
 		return nil
 	}
-	fmt.Fprintf(s.Text(), "%d:%s\n", resp.GetSeq(), resp.GetHash())
-	s.Sayf("account %s is intact; records: %d", account, resp.GetSeq())
+	fmt.Fprintf(c.Console.Text(), "%d:%s\n", resp.GetSeq(), resp.GetHash())
+	c.Console.Sayf("account %s is intact; records: %d", account, resp.GetSeq())
 	return nil
 }

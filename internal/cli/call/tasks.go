@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"cmp"
@@ -16,45 +16,45 @@ import (
 	"github.com/agentteams/team-server/pkg/a2aclient"
 )
 
-// CallGet prints a task. history is the maximum number of history messages; nil means the server's
+// Get prints a task. history is the maximum number of history messages; nil means the server's
 // default.
-func (s *Shell) CallGet(ctx context.Context, target, id string, history *int32, f *CallFlags) error {
+func (c *Commands) Get(ctx context.Context, target, id string, history *int32, f *Flags) error {
 	if history != nil && *history < 0 {
 		return console.Usagef("--history %d: expected 0 or more", *history)
 	}
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
-		t, err := c.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
+	return c.withClient(ctx, target, f, func(ctx context.Context, server *a2aclient.Client) error {
+		t, err := server.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id, HistoryLength: history})
 		if err != nil {
 			return err
 		}
-		return s.showTask(t)
+		return c.showTask(t)
 	})
 }
 
-// CallCancel cancels a task and prints it.
-func (s *Shell) CallCancel(ctx context.Context, target, id string, f *CallFlags) error {
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
-		t, err := c.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: f.Tenant, Id: id})
+// Cancel cancels a task and prints it.
+func (c *Commands) Cancel(ctx context.Context, target, id string, f *Flags) error {
+	return c.withClient(ctx, target, f, func(ctx context.Context, server *a2aclient.Client) error {
+		t, err := server.CancelTask(ctx, &a2av1.CancelTaskRequest{Tenant: f.Tenant, Id: id})
 		if err != nil {
 			return err
 		}
-		return s.showTask(t)
+		return c.showTask(t)
 	})
 }
 
-// CallSubscribe prints the events of a task, starting after a cursor unless after is 0, until the task has ended or waits
+// Subscribe prints the events of a task, starting after a cursor unless after is 0, until the task has ended or waits
 // for an answer.
-func (s *Shell) CallSubscribe(ctx context.Context, target, id string, after int64, f *CallFlags) error {
+func (c *Commands) Subscribe(ctx context.Context, target, id string, after int64, f *Flags) error {
 	if after < 0 {
 		return console.Usagef("--after %d: expected the number of an event, above 0", after)
 	}
-	return s.withClient(ctx, target, f, func(ctx context.Context, c *a2aclient.Client) error {
-		events := c.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after)
-		return s.follow(untilAsked(events, func() bool {
+	return c.withClient(ctx, target, f, func(ctx context.Context, server *a2aclient.Client) error {
+		events := server.SubscribeToTask(ctx, &a2av1.SubscribeToTaskRequest{Tenant: f.Tenant, Id: id}, after)
+		return c.follow(untilAsked(events, func() bool {
 			if after == 0 {
 				return true // the first event is the task as it is, and all others are new
 			}
-			t, err := c.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id})
+			t, err := server.GetTask(ctx, &a2av1.GetTaskRequest{Tenant: f.Tenant, Id: id})
 			return err != nil || t.GetStatus().GetState() == a2av1.TaskState_TASK_STATE_INPUT_REQUIRED
 		}), target, f)
 	})
@@ -75,11 +75,11 @@ func untilAsked(events iter.Seq2[*a2av1.StreamResponse, error], waits func() boo
 }
 
 // showTask prints everything that a task contains.
-func (s *Shell) showTask(t *a2av1.Task) error {
-	if s.JSON {
-		return s.Print(t)
+func (c *Commands) showTask(t *a2av1.Task) error {
+	if c.Console.JSON {
+		return c.Console.Print(t)
 	}
-	out := s.Text()
+	out := c.Console.Text()
 	fmt.Fprintf(out, "task     %s\ncontext  %s\nstate    %s", console.Line(t.GetId()), console.Line(t.GetContextId()), stateWord(t.GetStatus().GetState()))
 	if at := since(t); at != "" {
 		fmt.Fprintf(out, "  %s", at)
@@ -88,8 +88,8 @@ func (s *Shell) showTask(t *a2av1.Task) error {
 	if text := content(t.GetStatus().GetMessage().GetParts()); text != "" {
 		fmt.Fprintf(out, "message  %s\n", console.Below(text))
 	}
-	s.artifacts(t)
-	s.history(t)
+	c.artifacts(t)
+	c.history(t)
 	return nil
 }
 
@@ -101,23 +101,23 @@ func since(t *a2av1.Task) string {
 	return ""
 }
 
-func (s *Shell) artifacts(t *a2av1.Task) {
+func (c *Commands) artifacts(t *a2av1.Task) {
 	for _, a := range t.GetArtifacts() {
 		name := a.GetName()
 		if name == "" {
 			name = a.GetArtifactId()
 		}
-		fmt.Fprintf(s.Text(), "artifact %s\n%s", console.Line(name), indented(content(a.GetParts())))
+		fmt.Fprintf(c.Console.Text(), "artifact %s\n%s", console.Line(name), indented(content(a.GetParts())))
 	}
 }
 
-func (s *Shell) history(t *a2av1.Task) {
+func (c *Commands) history(t *a2av1.Task) {
 	for _, m := range t.GetHistory() {
 		who := "agent"
 		if m.GetRole() == a2av1.Role_ROLE_USER {
 			who = "user"
 		}
-		fmt.Fprintf(s.Text(), "%-8s %s\n%s", who, console.Line(m.GetMessageId()), indented(content(m.GetParts())))
+		fmt.Fprintf(c.Console.Text(), "%-8s %s\n%s", who, console.Line(m.GetMessageId()), indented(content(m.GetParts())))
 	}
 }
 
@@ -128,7 +128,7 @@ func indented(text string) string {
 
 // List holds the flags of the command that lists tasks.
 type List struct {
-	CallFlags
+	Flags
 	// Context and Status select tasks; "" matches all.
 	Context, Status string
 	// After selects tasks that changed after this RFC 3339 time; "" matches all.
@@ -186,29 +186,29 @@ func (f *List) request() (*a2av1.ListTasksRequest, error) {
 	return req, nil
 }
 
-// CallList prints tasks, one per line.
-func (s *Shell) CallList(ctx context.Context, target string, f *List) error {
+// List prints tasks, one per line.
+func (c *Commands) List(ctx context.Context, target string, f *List) error {
 	req, err := f.request()
 	if err != nil {
 		return err
 	}
-	return s.withClient(ctx, target, &f.CallFlags, func(ctx context.Context, c *a2aclient.Client) error {
+	return c.withClient(ctx, target, &f.Flags, func(ctx context.Context, server *a2aclient.Client) error {
 		for seen := 0; ; {
-			page, err := c.ListTasks(ctx, req)
+			page, err := server.ListTasks(ctx, req)
 			if err != nil {
 				return err
 			}
-			if err := s.showPage(page, f); err != nil {
+			if err := c.showPage(page, f); err != nil {
 				return err
 			}
 			next := page.GetNextPageToken()
 			seen += len(page.GetTasks())
 			switch {
 			case next == "":
-				s.Sayf("%s", count(max(seen, int(page.GetTotalSize())), "task"))
+				c.Console.Sayf("%s", count(max(seen, int(page.GetTotalSize())), "task"))
 				return nil
 			case !f.All:
-				s.Sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), console.Line(next))
+				c.Console.Sayf("%s of %d; the next page: --page-token %s", count(seen, "task"), max(seen, int(page.GetTotalSize())), console.Line(next))
 				return nil
 			case next == req.GetPageToken():
 				return fmt.Errorf("the server returned the same page token twice: %s", next)
@@ -226,17 +226,17 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func (s *Shell) showPage(page *a2av1.ListTasksResponse, f *List) error {
-	if s.JSON {
-		return s.Print(page)
+func (c *Commands) showPage(page *a2av1.ListTasksResponse, f *List) error {
+	if c.Console.JSON {
+		return c.Console.Print(page)
 	}
 	for _, t := range page.GetTasks() {
-		fmt.Fprintf(s.Text(), "%-36s  %-14s  %-20s  %s\n", console.Line(t.GetId()), stateWord(t.GetStatus().GetState()), since(t), console.Line(t.GetContextId()))
+		fmt.Fprintf(c.Console.Text(), "%-36s  %-14s  %-20s  %s\n", console.Line(t.GetId()), stateWord(t.GetStatus().GetState()), since(t), console.Line(t.GetContextId()))
 		if f.Artifacts {
-			s.artifacts(t)
+			c.artifacts(t)
 		}
 		if f.History != nil {
-			s.history(t)
+			c.history(t)
 		}
 	}
 	return nil

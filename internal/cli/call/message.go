@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ import (
 
 // Send holds the flags of a command that sends a message.
 type Send struct {
-	CallFlags
+	Flags
 	// MessageID is the id of the message; "" generates one.
 	MessageID string
 	// Context and Task are the ids of the conversation and the task to continue.
@@ -95,7 +95,7 @@ func (f *Send) parts(text string) ([]*a2av1.Part, error) {
 		parts = append(parts, &a2av1.Part{Content: &a2av1.Part_Text{Text: text}})
 	}
 	for _, name := range f.Files {
-		p, err := filePart("--file", name)
+		p, err := FilePart("--file", name)
 		if err != nil {
 			return nil, err
 		}
@@ -122,20 +122,20 @@ func (f *Send) parts(text string) ([]*a2av1.Part, error) {
 	return parts, nil
 }
 
-// filePart returns a part with the content and name of a file that a flag names. The media type is derived from the
+// FilePart returns a part with the content and name of a file that a flag names. The media type is derived from the
 // name, or from the content if the name does not determine it.
-func filePart(flag, name string) (*a2av1.Part, error) {
+func FilePart(flag, name string) (*a2av1.Part, error) {
 	f, err := os.Open(name) //nolint:gosec // the user names the file
 	if err != nil {
 		return nil, console.Usagef("%s %s: %w", flag, name, reason(err))
 	}
 	defer f.Close() //nolint:errcheck // it was read
-	data, err := io.ReadAll(io.LimitReader(f, maxInput+1))
+	data, err := io.ReadAll(io.LimitReader(f, console.MaxInput+1))
 	switch {
 	case err != nil:
 		return nil, console.Usagef("%s %s: %w", flag, name, reason(err))
-	case len(data) > maxInput:
-		return nil, console.Usagef("%s %s: larger than %d bytes", flag, name, maxInput)
+	case len(data) > console.MaxInput:
+		return nil, console.Usagef("%s %s: larger than %d bytes", flag, name, console.MaxInput)
 	}
 	kind := bare(mime.TypeByExtension(filepath.Ext(name)))
 	if kind == "" {

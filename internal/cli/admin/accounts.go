@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -17,50 +17,50 @@ import (
 )
 
 // ListAccounts prints the accounts of the server that have limits.
-func (s *Shell) ListAccounts(ctx context.Context) error {
-	c, err := s.Manager("accounts ls")
+func (c *Commands) ListAccounts(ctx context.Context) error {
+	server, err := c.Connection.Manager("accounts ls")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	accounts, err := c.ListAccounts(ctx)
+	defer server.Close()
+	accounts, err := server.ListAccounts(ctx)
 	if err != nil {
 		return err
 	}
-	return s.accounts(accounts)
+	return c.accounts(accounts)
 }
 
 // GetAccount prints an account; "-" means that of the caller.
-func (s *Shell) GetAccount(ctx context.Context, name string) error {
-	c, err := s.Manager("accounts get")
+func (c *Commands) GetAccount(ctx context.Context, name string) error {
+	server, err := c.Connection.Manager("accounts get")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	a, err := c.GetAccount(ctx, name)
+	defer server.Close()
+	a, err := server.GetAccount(ctx, name)
 	if err != nil {
 		return err
 	}
-	return s.accounts([]*teamv1.Account{a})
+	return c.accounts([]*teamv1.Account{a})
 }
 
 // SetAccountLimits sets the limits of an account, or removes them if l is nil, and prints it.
-func (s *Shell) SetAccountLimits(ctx context.Context, name string, l *teamv1.AccountLimits) error {
-	c, err := s.Manager("accounts set")
+func (c *Commands) SetAccountLimits(ctx context.Context, name string, l *teamv1.AccountLimits) error {
+	server, err := c.Connection.Manager("accounts set")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	a, err := c.SetAccountLimits(ctx, name, l)
+	defer server.Close()
+	a, err := server.SetAccountLimits(ctx, name, l)
 	if err != nil {
 		return err
 	}
-	return s.accounts([]*teamv1.Account{a})
+	return c.accounts([]*teamv1.Account{a})
 }
 
 // accounts prints accounts: what is spent and reserved of each limit, when the next day begins, and the other limits.
-func (s *Shell) accounts(list []*teamv1.Account) error {
-	return console.Table(&s.Console, list, "ACCOUNT\tTOKENS PER DAY\tUSD PER DAY\tTOKENS IN FLIGHT\tUSD IN FLIGHT\tNEXT DAY\tOTHER LIMITS", func(a *teamv1.Account) []string {
+func (c *Commands) accounts(list []*teamv1.Account) error {
+	return console.Table(c.Console, list, "ACCOUNT\tTOKENS PER DAY\tUSD PER DAY\tTOKENS IN FLIGHT\tUSD IN FLIGHT\tNEXT DAY\tOTHER LIMITS", func(a *teamv1.Account) []string {
 		l := a.GetLimits()
 		day := agent.Cost{
 			Tokens: a.GetSpent().GetTokens() + a.GetReserved().GetTokens(), Micros: a.GetSpent().GetCostMicros() + a.GetReserved().GetCostMicros(),

@@ -1,4 +1,4 @@
-package cli
+package stores_test
 
 import (
 	"path/filepath"
@@ -7,7 +7,9 @@ import (
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/cli"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/stores"
 	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
@@ -35,7 +37,7 @@ func TestForgetSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	shell := &Shell{Console: console.Console{Out: &out, Talk: &out}}
+	shell := &cli.Shell{Console: console.Console{Out: &out, Talk: &out}}
 	for name, tt := range map[string]struct{ url, key, want string }{
 		"no key":     {url, "", "needs --store URL and --key ID"},
 		"no store":   {"", "2026-11", "needs --store URL and --key ID"},
@@ -43,14 +45,14 @@ func TestForgetSecrets(t *testing.T) {
 		"no file":    {store.SQLite + filepath.Join(t.TempDir(), "no.db"), "2026-11", "does not exist; check the path"},
 		"another id": {url, "2026-12", `nothing in the store is encrypted under the key "2026-12"; keys of the store: 2026-11`},
 	} {
-		if err := shell.ForgetSecrets(t.Context(), tt.url, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := (&stores.Commands{Console: &shell.Console}).ForgetSecrets(t.Context(), tt.url, tt.key); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
 	if _, err := sqlstore.Open(t.Context(), url, sqlstore.Config{}); err == nil {
 		t.Fatal("opened without the key")
 	}
-	if err := shell.ForgetSecrets(t.Context(), url, "2026-11"); err != nil || out.String() != "deleted 1 webhooks that were encrypted under the key 2026-11\n" {
+	if err := (&stores.Commands{Console: &shell.Console}).ForgetSecrets(t.Context(), url, "2026-11"); err != nil || out.String() != "deleted 1 webhooks that were encrypted under the key 2026-11\n" {
 		t.Fatalf("%q, %v", out.String(), err)
 	}
 	if s, err = sqlstore.Open(t.Context(), url, sqlstore.Config{}); err != nil {

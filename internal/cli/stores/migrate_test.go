@@ -1,11 +1,13 @@
-package cli
+package stores_test
 
 import (
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/agentteams/team-server/internal/cli"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/stores"
 	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
@@ -25,14 +27,14 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, talk strings.Builder
-	s := &Shell{Console: console.Console{Out: &out, Talk: &talk}}
-	if err := s.Migrate(t.Context(), from, to); err != nil || !strings.HasPrefix(out.String(), "copied 1 rows from sqlite:") {
+	s := &cli.Shell{Console: console.Console{Out: &out, Talk: &talk}}
+	if err := (&stores.Commands{Console: &s.Console}).Migrate(t.Context(), from, to); err != nil || !strings.HasPrefix(out.String(), "copied 1 rows from sqlite:") {
 		t.Fatalf("%q, %v", out.String(), err)
 	}
-	if err := s.Migrate(t.Context(), from, to); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if err := (&stores.Commands{Console: &s.Console}).Migrate(t.Context(), from, to); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("copied to a store that is not empty: %v", err)
 	}
-	if err := s.Migrate(t.Context(), from, from); s.Exit(err) != ExitUsage {
+	if err := (&stores.Commands{Console: &s.Console}).Migrate(t.Context(), from, from); s.Exit(err) != cli.ExitUsage {
 		t.Errorf("copied a store to itself: %v", err)
 	}
 }

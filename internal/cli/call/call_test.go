@@ -1,4 +1,4 @@
-package cli
+package call
 
 import (
 	"bytes"
@@ -74,21 +74,11 @@ func TestContent(t *testing.T) {
 
 // The command that follows a task calls it as it was called.
 func TestAgain(t *testing.T) {
-	f := &CallFlags{Binding: "rest", Protocol: "0.3", Tenant: "desk", Headers: []string{"Authorization=secret"}}
+	f := &Flags{Binding: "rest", Protocol: "0.3", Tenant: "desk", Headers: []string{"Authorization=secret"}}
 	if got, want := f.resumeCommand("http://h/desk", "t1", 7), "team-server call subscribe --binding rest --protocol 0.3 --tenant desk --after 7 http://h/desk t1"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := (&CallFlags{}).resumeCommand("http://h", "t1", 0), "team-server call subscribe http://h t1"; got != want {
+	if got, want := (&Flags{}).resumeCommand("http://h", "t1", 0), "team-server call subscribe http://h t1"; got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func TestCall_CommandsCanBePasted(t *testing.T) {
-	for text, want := range map[string]string{
-		"01a2-x~1.2": "01a2-x~1.2", "http://h:1/a%2Fb": "http://h:1/a%2Fb", "x; rm y": `'x; rm y'`, "$(z)": `'$(z)'`, "it's": `'it'\''s'`, "": "''",
-	} {
-		if got := shellWord(text); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"cmp"
@@ -72,33 +72,33 @@ func expiry(text string, now time.Time) (time.Time, error) {
 }
 
 // NewKey makes an API key and prints it.
-func (s *Shell) NewKey(ctx context.Context, f *NewKey) error {
+func (c *Commands) NewKey(ctx context.Context, f *NewKey) error {
 	req, err := f.request(time.Now())
 	if err != nil {
 		return err
 	}
 	if f.Offline {
-		return s.offlineKey(req)
+		return c.offlineKey(req)
 	}
-	c, err := s.Manager("keys new")
+	server, err := c.Connection.Manager("keys new")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	resp, err := c.CreateKey(ctx, req)
+	defer server.Close()
+	resp, err := server.CreateKey(ctx, req)
 	if err != nil {
 		return err
 	}
-	if s.JSON {
-		return s.Print(resp)
+	if c.Console.JSON {
+		return c.Console.Print(resp)
 	}
-	fmt.Fprintln(s.Text(), resp.GetSecret())
-	s.Sayf("key %s of %s/%s; it is not shown again", resp.GetKey().GetId(), resp.GetKey().GetAccount(), resp.GetKey().GetName())
+	fmt.Fprintln(c.Console.Text(), resp.GetSecret())
+	c.Console.Sayf("key %s of %s/%s; it is not shown again", resp.GetKey().GetId(), resp.GetKey().GetAccount(), resp.GetKey().GetName())
 	return nil
 }
 
 // offlineKey makes a key, and prints it with its entry for the file of a server.
-func (s *Shell) offlineKey(req *teamv1.CreateKeyRequest) error {
+func (c *Commands) offlineKey(req *teamv1.CreateKeyRequest) error {
 	_, secret, sum := auth.NewKey()
 	entry := []string{"name: " + req.GetName()}
 	if req.GetAccount() != "" {
@@ -114,14 +114,14 @@ func (s *Shell) offlineKey(req *teamv1.CreateKeyRequest) error {
 		entry = append(entry, "expires: "+strconv.Quote(req.GetExpires().AsTime().Format(time.RFC3339)))
 	}
 	line := "{" + strings.Join(append(entry, "sha256: "+hex.EncodeToString(sum[:])), ", ") + "}"
-	if s.JSON {
-		return json.NewEncoder(s.Out).Encode(struct { //nolint:gosec // printing the key is what the command is for
+	if c.Console.JSON {
+		return json.NewEncoder(c.Console.Out).Encode(struct { //nolint:gosec // printing the key is what the command is for
 			Secret string `json:"secret"`
 			Entry  string `json:"entry"`
 		}{secret, line})
 	}
-	fmt.Fprintf(s.Text(), "%s\n- %s\n", secret, line)
-	s.Sayf("the first line is the key, which is not shown again; add the second to server.auth.api_keys of the server's file, and reload or start the server")
+	fmt.Fprintf(c.Console.Text(), "%s\n- %s\n", secret, line)
+	c.Console.Sayf("the first line is the key, which is not shown again; add the second to server.auth.api_keys of the server's file, and reload or start the server")
 	return nil
 }
 
@@ -135,37 +135,37 @@ func words(list []teamv1.Permission_Value) string {
 }
 
 // ListKeys prints the API keys that were made by the API.
-func (s *Shell) ListKeys(ctx context.Context) error {
-	c, err := s.Manager("keys ls")
+func (c *Commands) ListKeys(ctx context.Context) error {
+	server, err := c.Connection.Manager("keys ls")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	list, err := c.ListKeys(ctx)
+	defer server.Close()
+	list, err := server.ListKeys(ctx)
 	if err != nil {
 		return err
 	}
-	return s.keys(list)
+	return c.keys(list)
 }
 
 // RevokeKey ends an API key and prints it.
-func (s *Shell) RevokeKey(ctx context.Context, id string) error {
-	c, err := s.Manager("keys revoke")
+func (c *Commands) RevokeKey(ctx context.Context, id string) error {
+	server, err := c.Connection.Manager("keys revoke")
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	k, err := c.RevokeKey(ctx, id)
+	defer server.Close()
+	k, err := server.RevokeKey(ctx, id)
 	if err != nil {
 		return err
 	}
-	return s.keys([]*teamv1.Key{k})
+	return c.keys([]*teamv1.Key{k})
 }
 
 // keys prints API keys.
-func (s *Shell) keys(list []*teamv1.Key) error {
+func (c *Commands) keys(list []*teamv1.Key) error {
 	now := time.Now()
-	return console.Table(&s.Console, list, "ID\tOWNER\tPERMISSIONS\tROLES\tEXPIRES\tSTATE", func(k *teamv1.Key) []string {
+	return console.Table(c.Console, list, "ID\tOWNER\tPERMISSIONS\tROLES\tEXPIRES\tSTATE", func(k *teamv1.Key) []string {
 		state, expires := "valid", "never"
 		if k.GetExpires() != nil {
 			expires = k.GetExpires().AsTime().UTC().Format(time.RFC3339)

@@ -1,4 +1,4 @@
-package cli_test
+package stores_test
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentteams/team-server/internal/cli"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/cli/stores"
 	"github.com/agentteams/team-server/internal/store/sqlstore"
 )
 
@@ -24,23 +25,23 @@ func TestStoreCommandErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	interrupted, cancel := context.WithCancelCause(t.Context())
-	cancel(cli.ErrInterrupted)
+	cancel(console.ErrInterrupted)
 	for _, c := range []struct {
 		name, want string
 		code       int
 		do         func(s *cli.Shell) error
 	}{
 		{"no store", "sqlite:nope.db: the file nope.db does not exist; check the path\n", cli.ExitFailed, func(s *cli.Shell) error {
-			return s.Backup(t.Context(), "sqlite:nope.db", "new.bak")
+			return (&stores.Commands{Console: &s.Console}).Backup(t.Context(), "sqlite:nope.db", "new.bak")
 		}},
 		{"the store itself", "sqlite:team.db: the file team.db exists; name a new one for the backup\n", cli.ExitFailed, func(s *cli.Shell) error {
-			return s.Backup(t.Context(), "sqlite:team.db", "team.db")
+			return (&stores.Commands{Console: &s.Console}).Backup(t.Context(), "sqlite:team.db", "team.db")
 		}},
 		{"postgres", "backup copies SQLite stores; make backups of PostgreSQL with pg_dump or with archived logs, see docs/operation.md\nSee team-server --help\n", cli.ExitUsage, func(s *cli.Shell) error {
-			return s.Backup(t.Context(), "postgres://ann@db.example/team", "new.bak")
+			return (&stores.Commands{Console: &s.Console}).Backup(t.Context(), "postgres://ann@db.example/team", "new.bak")
 		}},
 		{"interrupted", "interrupted\n", cli.ExitInterrupted, func(s *cli.Shell) error {
-			return s.Backup(interrupted, "sqlite:team.db", "new.bak")
+			return (&stores.Commands{Console: &s.Console}).Backup(interrupted, "sqlite:team.db", "new.bak")
 		}},
 		{"doctor without time", "--timeout 0s: expected more than 0\nSee team-server --help\n", cli.ExitUsage, func(s *cli.Shell) error {
 			return s.Doctor(t.Context(), "team.yaml", cli.Doctor{})

@@ -1,4 +1,5 @@
-package cli
+// Package stores implements the commands over stores that no server needs to serve: copies, backups, secrets and engines.
+package stores
 
 import (
 	"context"
@@ -18,35 +19,46 @@ import (
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 )
 
+// Commands are the commands over stores. They print to the console.
+type Commands struct{ Console *console.Console }
+
+// CheckURL returns a usage error if the value of a flag is not the URL of a store. "" is valid.
+func CheckURL(flag, url string) error {
+	if url == "" || store.CheckURL(url) == nil {
+		return nil
+	}
+	return console.Usagef("--%s %s: %w", flag, store.Redacted(url), store.CheckURL(url))
+}
+
 // Migrate copies the content of a store to another, empty store and prints the number of rows. No
 // server may use the stores meanwhile.
-func (s *Shell) Migrate(ctx context.Context, from, to string) error {
+func (c *Commands) Migrate(ctx context.Context, from, to string) error {
 	if err := migratable(from, to); err != nil {
 		return err
 	}
-	rows, err := s.migrate(ctx, from, to)
+	rows, err := c.migrate(ctx, from, to)
 	if err != nil {
 		return err
 	}
 	from, to = store.Redacted(from), store.Redacted(to)
-	if s.JSON {
-		return json.NewEncoder(s.Out).Encode(struct {
+	if c.Console.JSON {
+		return json.NewEncoder(c.Console.Out).Encode(struct {
 			From string `json:"from"`
 			To   string `json:"to"`
 			Rows int64  `json:"rows"`
 		}{from, to, rows})
 	}
-	_, err = fmt.Fprintf(s.Out, "copied %d rows from %s to %s\n", rows, from, to)
+	_, err = fmt.Fprintf(c.Console.Out, "copied %d rows from %s to %s\n", rows, from, to)
 	return err
 }
 
-func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err error) {
-	source, err := s.openMigrated(ctx, from)
+func (c *Commands) migrate(ctx context.Context, from, to string) (rows int64, err error) {
+	source, err := c.openMigrated(ctx, from)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	target, err := s.openMigrated(ctx, to)
+	target, err := c.openMigrated(ctx, to)
 	if err != nil {
 		return 0, err
 	}
@@ -58,17 +70,17 @@ func (s *Shell) migrate(ctx context.Context, from, to string) (rows int64, err e
 }
 
 // MoveEngine has another kind of engine drive the runs of a store that servers share. No server may use it meanwhile.
-func MoveEngine(ctx context.Context, s *Shell, url, to string) (err error) {
+func (c *Commands) MoveEngine(ctx context.Context, url, to string) (err error) {
 	if to != engine.StoreEngine && to != engine.TemporalEngine {
 		return console.Usagef("engine move needs --to store or --to temporal, not %q", to)
 	}
-	if err := checkStore("store", url); err != nil {
+	if err := CheckURL("store", url); err != nil {
 		return err
 	}
 	if !store.IsPostgres(url) {
 		return console.Usagef("engine move needs --store postgres://USER@HOST/DATABASE; the runs of other stores are always driven by their only server")
 	}
-	opened, err := s.openMigrated(ctx, url)
+	opened, err := c.openMigrated(ctx, url)
 	if err != nil {
 		return err
 	}
@@ -76,19 +88,19 @@ func MoveEngine(ctx context.Context, s *Shell, url, to string) (err error) {
 	if err := opened.MoveEngine(ctx, to); err != nil {
 		return fmt.Errorf("moving the runs of %s: %s", store.Redacted(url), store.Conceal(err.Error(), url))
 	}
-	if s.JSON {
-		return json.NewEncoder(s.Out).Encode(struct {
+	if c.Console.JSON {
+		return json.NewEncoder(c.Console.Out).Encode(struct {
 			Store  string `json:"store"`
 			Engine string `json:"engine"`
 		}{store.Redacted(url), to})
 	}
-	_, err = fmt.Fprintf(s.Out, "the engine %s drives the runs of %s from now on\n", to, store.Redacted(url))
+	_, err = fmt.Fprintf(c.Console.Out, "the engine %s drives the runs of %s from now on\n", to, store.Redacted(url))
 	return err
 }
 
 // openMigrated opens the store of a command for which no server may use it.
-func (s *Shell) openMigrated(ctx context.Context, url string) (*sqlstore.Store, error) {
-	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Sealed: true, Log: s.log(zapcore.ErrorLevel)})
+func (c *Commands) openMigrated(ctx context.Context, url string) (*sqlstore.Store, error) {
+	opened, err := sqlstore.Open(ctx, url, sqlstore.Config{Sealed: true, Log: c.Console.Log(zapcore.ErrorLevel)})
 	if err != nil {
 		text := strings.Join(strings.Fields(store.Conceal(err.Error(), url)), " ")
 		return nil, fmt.Errorf("cannot open the store %s: %s", store.Redacted(url), text)
@@ -99,18 +111,18 @@ func (s *Shell) openMigrated(ctx context.Context, url string) (*sqlstore.Store, 
 // migratable returns an error if the stores cannot or must not be copied.
 func migratable(from, to string) error {
 	if from == "" || to == "" {
-		return UsageError{Err: errors.New("migrate needs --from URL and --to URL, for example --from sqlite:team.db --to postgres://ann@db.example/team")}
+		return console.Usagef("migrate needs --from URL and --to URL, for example --from sqlite:team.db --to postgres://ann@db.example/team")
 	}
 	for _, side := range []struct{ flag, url string }{{"from", from}, {"to", to}} {
 		if side.url == store.MemoryURL {
-			return UsageError{Err: fmt.Errorf("--%s memory: a memory store is lost when its process ends; use sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)}
+			return console.Usagef("--%s memory: a memory store is lost when its process ends; use sqlite:FILE or postgres://USER@HOST/DATABASE", side.flag)
 		}
-		if err := checkStore(side.flag, side.url); err != nil {
+		if err := CheckURL(side.flag, side.url); err != nil {
 			return err
 		}
 	}
 	if place(from) == place(to) {
-		return UsageError{Err: errors.New("--from and --to are the same store; name another, empty one to copy to")}
+		return console.Usagef("--from and --to are the same store; name another, empty one to copy to")
 	}
 	return mustExist(from)
 }
@@ -139,19 +151,19 @@ func place(raw string) string {
 }
 
 // Backup writes a backup of a SQLite store to a file. A server may use the store.
-func (s *Shell) Backup(ctx context.Context, url, file string) error {
+func (c *Commands) Backup(ctx context.Context, url, file string) error {
 	switch url {
 	case "":
 		return console.Usagef("backup needs --store sqlite:FILE, for example --store sqlite:team.db")
 	case store.MemoryURL:
 		return console.Usagef("--store memory: a memory store belongs to one process; use sqlite:FILE")
 	}
-	if err := checkStore("store", url); err != nil {
+	if err := CheckURL("store", url); err != nil {
 		return err
 	}
 	from, ok := strings.CutPrefix(url, store.SQLite)
 	if !ok {
-		return UsageError{Err: errors.New("backup copies SQLite stores; make backups of PostgreSQL with pg_dump or with archived logs, see docs/operation.md")}
+		return console.Usagef("backup copies SQLite stores; make backups of PostgreSQL with pg_dump or with archived logs, see docs/operation.md")
 	}
 	if err := db.Backup(ctx, from, file); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -159,12 +171,12 @@ func (s *Shell) Backup(ctx context.Context, url, file string) error {
 		}
 		return fmt.Errorf("%s: %w", url, err)
 	}
-	if s.JSON {
-		return json.NewEncoder(s.Out).Encode(struct {
+	if c.Console.JSON {
+		return json.NewEncoder(c.Console.Out).Encode(struct {
 			Store string `json:"store"`
 			File  string `json:"file"`
 		}{url, file})
 	}
-	_, err := fmt.Fprintf(s.Out, "backed up %s to %s\n", url, file)
+	_, err := fmt.Fprintf(c.Console.Out, "backed up %s to %s\n", url, file)
 	return err
 }
