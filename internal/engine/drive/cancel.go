@@ -18,22 +18,17 @@ func (d *drive) cancelAt(scope string) int64 {
 	if scope == "" && d.stops > 0 {
 		return d.stops
 	}
-	return of(d, func(s *journal.Summary) int64 { return s.CanceledAt(scope) })
-}
-
-// stopAt returns the sequence number of the event that stopped the run, 0 if it is not stopped.
-func (d *drive) stopAt() int64 {
-	return of(d, func(s *journal.Summary) int64 { return s.StoppedAt })
+	return of(d.rec, func(s *journal.Summary) int64 { return s.CanceledAt(scope) })
 }
 
 // cancelIfStopped turns a recorded stop into a cancel of the run. It is called when no work is
 // running, which is what a stop waits for.
 func (d *drive) cancelIfStopped() {
-	at := d.stopAt()
+	at := d.rec.stopAt()
 	if at == 0 {
 		return
 	}
-	d.run.Fence("")
+	d.rec.run.Fence("")
 	d.canceled = true
 	if d.stops == 0 {
 		d.stops = cmp.Or(d.cancelAt(""), at)
@@ -47,10 +42,10 @@ func (d *drive) canceledBy(err error) error {
 	if !errors.Is(err, agent.ErrCanceled) {
 		err = agent.ErrCanceled
 	}
-	if by := d.canceledByHalt(); by != nil {
+	if by := d.rec.canceledByHalt(); by != nil {
 		return inforce.EndedRun(by, err)
 	}
-	if d.stopAt() == 0 {
+	if d.rec.stopAt() == 0 {
 		return err
 	}
 	e := *agent.AsError(err)
@@ -62,10 +57,10 @@ func (d *drive) canceledBy(err error) error {
 // the agent is not called. If an earlier process may have begun the work at a peer, mayCall ends it
 // there.
 func (d *drive) mayCall(ctx context.Context, a agent.Agent) error {
-	if slices.ContainsFunc(d.recorded, func(ev *teamv1.Event) bool { return ev.GetCommanded() == nil }) {
+	if slices.ContainsFunc(d.rec.events, func(ev *teamv1.Event) bool { return ev.GetCommanded() == nil }) {
 		return nil // the agent is called, so that it closes its open steps
 	}
-	err := d.run.Begin("")
+	err := d.rec.run.Begin("")
 	if r, ok := a.(agent.Reaper); ok && err != nil && d.resumed {
 		return r.Reap(ctx, d.request())
 	}
@@ -87,5 +82,5 @@ func (d *drive) receipt(scope string, end *teamv1.Ended) *teamv1.Receipt {
 	if at == 0 {
 		return end.GetReceipt()
 	}
-	return receiptOf(d.recorded, scope, at, end.GetReceipt())
+	return receiptOf(d.rec.events, scope, at, end.GetReceipt())
 }

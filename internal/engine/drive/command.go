@@ -19,29 +19,29 @@ func (d *drive) command(ctx context.Context, ev *teamv1.Event) {
 	var begun <-chan struct{}
 	switch c.GetCommand() {
 	case teamv1.Commanded_COMMAND_PAUSE:
-		begun = d.run.Pause()
+		begun = d.rec.run.Pause()
 	case teamv1.Commanded_COMMAND_STOP:
-		begun = d.run.Stop()
+		begun = d.rec.run.Stop()
 	default:
 	}
 	switch {
 	case journal.Cancels(c):
-		d.run.Fence(ev.GetScope())
+		d.rec.run.Fence(ev.GetScope())
 	case begun != nil:
 		d.settle(ctx, begun)
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := d.appendInTurn(ctx, []*teamv1.Event{ev}); err != nil {
-		_ = d.journalError(err) // the agent's next event meets the same error
+	if err := d.rec.write(ctx, []*teamv1.Event{ev}); err != nil {
+		_ = d.rec.journalError(err) // the agent's next event meets the same error
 		return
 	}
 	d.obey(ev, c)
 	switch {
 	case !journal.Cancels(c):
 	case ev.GetScope() == "":
-		d.cancel(agent.ErrCanceled)
+		d.rec.cancel(agent.ErrCanceled)
 	default:
-		d.run.Cancel(ev.GetScope())
+		d.rec.run.Cancel(ev.GetScope())
 	}
 }
 
@@ -60,11 +60,11 @@ func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 		d.handCancels(ctx)
 		select {
 		case <-begun:
-		case <-d.claim.Journal.Wake():
+		case <-d.rec.claim.Journal.Wake():
 		case <-ctx.Done(): // nothing is running any more
 			return
 		case <-late.C:
-			d.run.BlockStarts()
+			d.rec.run.BlockStarts()
 			return
 		}
 	}
@@ -74,16 +74,16 @@ func (d *drive) settle(ctx context.Context, begun <-chan struct{}) {
 func (d *drive) obey(ev *teamv1.Event, c *teamv1.Commanded) {
 	switch c.GetCommand() {
 	case teamv1.Commanded_COMMAND_PAUSE:
-		d.run.Pause()
-		d.run.PauseBegan(ev.GetTime().AsTime())
+		d.rec.run.Pause()
+		d.rec.run.PauseBegan(ev.GetTime().AsTime())
 	case teamv1.Commanded_COMMAND_RESUME:
-		d.run.Resume(ev.GetTime().AsTime())
+		d.rec.run.Resume(ev.GetTime().AsTime())
 	case teamv1.Commanded_COMMAND_STOP:
-		d.run.Stop()
+		d.rec.run.Stop()
 	case teamv1.Commanded_COMMAND_CANCEL, teamv1.Commanded_COMMAND_UNSPECIFIED:
 	}
 	if journal.Cancels(c) {
-		d.run.Fence(ev.GetScope())
+		d.rec.run.Fence(ev.GetScope())
 	}
 }
 
@@ -101,7 +101,7 @@ func (d *drive) commanded(ev *teamv1.Event, c *teamv1.Commanded) (own bool) {
 		d.canceled = true
 		return true
 	}
-	d.run.Cancel(ev.GetScope())
+	d.rec.run.Cancel(ev.GetScope())
 	d.closing = true
 	return false
 }

@@ -26,10 +26,10 @@ const (
 // exchange returns what the run adds to its conversation if it ends with e. A run that succeeds
 // adds what each remembering agent was asked and what it answered. A run that fails adds the messages of the
 // user, why it failed, and the tool calls that it made. One that was rejected or canceled adds nothing.
-func (d *drive) exchange(e *teamv1.Ended) runs.Exchange {
-	v := journal.New(d.claim.Root, journal.Whole)
-	v.Apply(&teamv1.Event{Agent: d.accepted.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: d.accepted}})
-	for _, ev := range d.recorded {
+func (c *conversation) exchange(e *teamv1.Ended) runs.Exchange {
+	v := journal.New(c.rec.claim.Root, journal.Whole)
+	v.Apply(&teamv1.Event{Agent: c.rec.accepted.GetAgent(), Kind: &teamv1.Event_Accepted{Accepted: c.rec.accepted}})
+	for _, ev := range c.rec.events {
 		v.Apply(ev)
 	}
 	ex := runs.Exchange{Task: v.Root}
@@ -38,13 +38,13 @@ func (d *drive) exchange(e *teamv1.Ended) runs.Exchange {
 	case e.GetError() != nil:
 		failed := agent.NewMessage("[This request was not completed: " + agent.Excerpt(e.GetError().GetReason()+": "+e.GetError().GetMessage(), maxFailure) + "]")
 		failed.MessageId = (&agent.Run{Root: v.Root}).ID(v.Top.Scope, "failed", 1)
-		ex.By = []runs.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, failed, d.remembersTools)}}
+		ex.By = []runs.Contribution{{Path: v.Top.Path, Messages: entries(v, v.Top, failed, c.tools)}}
 	default:
 		answer := e.GetReply()
 		if ref := e.GetReplyRef(); ref > 0 {
 			answer = v.Text(ref)
 		}
-		ex.By = append(contributions(v), runs.Contribution{Path: v.Top.Path, Messages: entries(v, v.Top, answer, d.remembersTools), State: state(v.Top)})
+		ex.By = append(contributions(v), runs.Contribution{Path: v.Top.Path, Messages: entries(v, v.Top, answer, c.tools), State: state(v.Top)})
 	}
 	return ex
 }

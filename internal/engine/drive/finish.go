@@ -24,48 +24,48 @@ func (d *drive) finish(ctx context.Context, err error) error {
 		d.reply, err = nil, d.canceledBy(err)
 	}
 	if err == nil && d.reply == nil {
-		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.accepted.GetAgent())
+		err = agent.Errorf(agent.CodeInternal, agent.ReasonNoResponse, "agent %q ended without an answer", d.rec.accepted.GetAgent())
 	}
 	if jerr := d.closeOpen(ctx, err); jerr != nil {
 		return jerr
 	}
 	e := d.ended(err)
-	e.Spent = spending.WithTaskCost(d.callee, e.GetSpent(), err, d.recorded)
-	if aerr := d.settleAccount(ctx, e.GetSpent(), agent.Cost{}); aerr != nil {
-		return d.journalError(aerr)
+	e.Spent = spending.WithTaskCost(d.callee, e.GetSpent(), err, d.rec.events)
+	if aerr := d.funds.settleAccount(ctx, e.GetSpent(), agent.Cost{}); aerr != nil {
+		return d.rec.journalError(aerr)
 	}
-	if jerr := d.settleBudgets(ctx, e); jerr != nil {
+	if jerr := d.funds.settleBudgets(ctx, e); jerr != nil {
 		return jerr
 	}
-	if jerr := d.remember(ctx, e); jerr != nil {
+	if jerr := d.talk.remember(ctx, e); jerr != nil {
 		return jerr
 	}
-	e.Warnings = slices.Concat(e.GetWarnings(), d.warnings)
-	if jerr := d.wakeLead(ctx, e); jerr != nil {
+	e.Warnings = slices.Concat(e.GetWarnings(), d.talk.warnings)
+	if jerr := d.detacher.wakeLead(ctx, e); jerr != nil {
 		return jerr
 	}
-	ev := d.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
-	if jerr := d.claim.Journal.Append(ctx, ev); jerr != nil { // the summary does not need the end
-		return d.journalError(jerr)
+	ev := d.rec.event("", &teamv1.Event{Kind: &teamv1.Event_Ended{Ended: e}})
+	if jerr := d.rec.claim.Journal.Append(ctx, ev); jerr != nil { // the summary does not need the end
+		return d.rec.journalError(jerr)
 	}
-	return d.commit(ctx)
+	return d.rec.commit(ctx)
 }
 
 // tooLate records the messages and answers that arrived but that no agent has received, so that
 // they appear in the history.
 func (d *drive) tooLate(ctx context.Context) error {
-	rows, err := d.claim.Journal.Inbound(ctx)
+	rows, err := d.rec.claim.Journal.Inbound(ctx)
 	if err != nil {
-		return d.journalError(err)
+		return d.rec.journalError(err)
 	}
 	for _, in := range rows {
-		ev := d.inboundEvent(in, nil)
+		ev := d.rec.inboundEvent(in, nil)
 		if m := in.GetAnswered().GetMessage(); m != nil {
 			ev.Kind = &teamv1.Event_Received{Received: &teamv1.Received{Message: m, TooLate: true, Inbound: in.GetN()}}
 		} else if r := ev.GetReceived(); r != nil {
 			r.TooLate = true
 		}
-		if err := d.append(ctx, ev); broke(err) {
+		if err := d.rec.append(ctx, ev); broke(err) {
 			return err
 		}
 	}
@@ -82,11 +82,11 @@ func (d *drive) ended(err error) *teamv1.Ended {
 
 // failed returns the end of a run without a reply.
 func (d *drive) failed(err error) *teamv1.Ended {
-	d.Log.Info("run failed", zap.Error(err))
+	d.log.Info("run failed", zap.Error(err))
 	e := agent.AsError(err)
 	end := &teamv1.Ended{Outcome: outcomeOf(err), Error: e.Proto(), Spent: e.Spent, Receipt: e.Receipt}
 	if end.GetSpent() == nil { // the run ended before it added up its own costs
-		end.Spent = spending.SpentOn(d.recorded)
+		end.Spent = spending.SpentOn(d.rec.events)
 	}
 	if end.GetOutcome() == teamv1.Outcome_OUTCOME_CANCELED {
 		end.Receipt = d.receipt("", end)
@@ -113,7 +113,7 @@ func (d *drive) succeeded() *teamv1.Ended {
 	e := &teamv1.Ended{
 		Outcome: r.GetOutcome(), Spent: r.GetSpent(), Evidence: r.GetEvidence(), Warnings: r.GetWarnings(),
 		Status: r.GetStatus(),
-		Direct: r.GetDirect() && d.accepted.GetMayReplyDirectly(),
+		Direct: r.GetDirect() && d.rec.accepted.GetMayReplyDirectly(),
 	}
 	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {
 		e.Outcome = teamv1.Outcome_OUTCOME_SUCCEEDED
@@ -124,7 +124,7 @@ func (d *drive) succeeded() *teamv1.Ended {
 	case r.GetTransfer() != nil:
 		e.Result = &teamv1.Ended_Transfer{Transfer: r.GetTransfer()}
 	default:
-		e.Result = &teamv1.Ended_Reply{Reply: d.run.Completed("", r.GetMessage())}
+		e.Result = &teamv1.Ended_Reply{Reply: d.rec.run.Completed("", r.GetMessage())}
 	}
 	return e
 }

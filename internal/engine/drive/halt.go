@@ -11,28 +11,30 @@ import (
 
 // halting is what halts ask of a run.
 type halting struct {
-	use  *inforce.Use
-	wake chan struct{} // holds one signal: the halts have changed, or stop was called
-	seen int64         // version of the halts that obeyHalts has read last
+	rec   *record
+	halts *inforce.Halts // nil if nothing is ever halted
+	use   *inforce.Use
+	wake  chan struct{} // holds one signal: the halts have changed, or stop was called
+	seen  int64         // version of the halts that obeyHalts has read last
 
 	mu sync.Mutex
 	by *teamv1.Halt // the halt to obey, or nil; guarded by mu
 }
 
 // stop implements HaltRun.Stop: no step begins from here on, and the run is canceled or paused soon.
-func (d *drive) stop(by *teamv1.Halt) {
+func (h *halting) stop(by *teamv1.Halt) {
 	if by.GetPause() {
-		d.run.Pause()
+		h.rec.run.Pause()
 	} else {
-		d.run.Stop()
-		d.run.Fence("")
+		h.rec.run.Stop()
+		h.rec.run.Fence("")
 	}
-	d.halting.mu.Lock()
-	if d.halting.by == nil || d.halting.by.GetPause() {
-		d.halting.by = by
+	h.mu.Lock()
+	if h.by == nil || h.by.GetPause() {
+		h.by = by
 	}
-	d.halting.mu.Unlock()
-	d.halting.changed()
+	h.mu.Unlock()
+	h.changed()
 }
 
 // changed implements HaltRun.Changed.
@@ -51,34 +53,34 @@ func (h *halting) parks(paused bool) int64 {
 	return h.seen
 }
 
-// underHalts registers the run with the halts of the process, for as long as it is driven.
-func (d *drive) underHalts(ctx context.Context) (_ context.Context, end func()) {
-	d.halting.wake = make(chan struct{}, 1)
-	agents := []string{d.accepted.GetAgent()}
-	if team := d.accepted.GetDetached().GetTeam(); team != "" {
+// begin registers the run with the halts of the process, for as long as it is driven.
+func (h *halting) begin(ctx context.Context) (_ context.Context, end func()) {
+	h.wake = make(chan struct{}, 1)
+	agents := []string{h.rec.accepted.GetAgent()}
+	if team := h.rec.accepted.GetDetached().GetTeam(); team != "" {
 		agents = append(agents, team)
 	}
-	d.halting.use, ctx = d.Halts.Run(ctx, &inforce.Run{
-		Task: d.claim.Root, Owner: d.claim.Owner, Agents: agents, Accounts: d.accepted.GetPins().GetAccounts(), Stop: d.stop, Changed: d.halting.changed,
+	h.use, ctx = h.halts.Run(ctx, &inforce.Run{
+		Task: h.rec.claim.Root, Owner: h.rec.claim.Owner, Agents: agents, Accounts: h.rec.accepted.GetPins().GetAccounts(), Stop: h.stop, Changed: h.changed,
 	})
-	return ctx, d.halting.use.End
+	return ctx, h.use.End
 }
 
-// halted returns the event for the next command that halts give to the run: it is to be canceled or
+// next returns the event for the next command that halts give to the run: it is to be canceled or
 // paused, or the halt that has paused it is no longer in force. It returns nil if halts do not change
 // the run. A pause
 // that was asked for is recorded even if the halt has ended since, because steps may wait for the
 // resume.
-func (d *drive) halted() *teamv1.Event {
+func (h *halting) next() *teamv1.Event {
 	var old *teamv1.Halt
 	var paused, canceled bool
-	d.claim.Journal.State(func(s *journal.Summary) { paused, old, canceled = s.Paused, s.PausedBy, s.CanceledAt("") > 0 })
-	d.halting.mu.Lock()
-	if d.halting.by.GetPause() && paused { // there is nothing to pause
-		d.halting.by = nil
+	h.rec.claim.Journal.State(func(s *journal.Summary) { paused, old, canceled = s.Paused, s.PausedBy, s.CanceledAt("") > 0 })
+	h.mu.Lock()
+	if h.by.GetPause() && paused { // there is nothing to pause
+		h.by = nil
 	}
-	by := d.halting.by
-	d.halting.mu.Unlock()
+	by := h.by
+	h.mu.Unlock()
 	c := &teamv1.Commanded{Halt: by, By: by.GetBy(), Reason: by.GetReason()}
 	switch {
 	case canceled:
@@ -87,59 +89,49 @@ func (d *drive) halted() *teamv1.Event {
 		c.Command = teamv1.Commanded_COMMAND_CANCEL
 	case by != nil && !paused:
 		c.Command = teamv1.Commanded_COMMAND_PAUSE
-	case paused && old != nil && d.Halts.InForce(old.GetVersion()) == nil:
+	case paused && old != nil && h.halts.InForce(old.GetVersion()) == nil:
 		c.Command, c.Halt, c.By, c.Reason = teamv1.Commanded_COMMAND_RESUME, old, "", ""
 	default:
 		return nil
 	}
 	if c.GetCommand() != teamv1.Commanded_COMMAND_PAUSE {
-		c.Waited = d.hasWaited()
+		c.Waited = h.rec.hasWaited()
 	}
-	return d.event("", &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: c}})
+	return h.rec.event("", &teamv1.Event{Kind: &teamv1.Event_Commanded{Commanded: c}})
 }
 
 // obeyed notes that a command of a halt is on record.
-func (d *drive) obeyed(c *teamv1.Commanded) {
-	d.halting.mu.Lock()
-	defer d.halting.mu.Unlock()
-	if c.GetHalt() != nil && d.halting.by.GetVersion() == c.GetHalt().GetVersion() {
-		d.halting.by = nil
+func (h *halting) obeyed(c *teamv1.Commanded) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.GetHalt() != nil && h.by.GetVersion() == c.GetHalt().GetVersion() {
+		h.by = nil
 	}
 }
 
 // obeyHalts records the commands of halts at a time when no agent runs.
 func (d *drive) obeyHalts(ctx context.Context) error {
-	d.halting.seen = d.Halts.Version()
+	d.halting.seen = d.halting.halts.Version()
 	for {
-		ev := d.halted()
+		ev := d.halting.next()
 		if ev == nil {
 			return nil
 		}
-		if err := d.append(ctx, ev); err != nil {
+		if err := d.rec.append(ctx, ev); err != nil {
 			return err
 		}
-		d.obeyed(ev.GetCommanded())
+		d.halting.obeyed(ev.GetCommanded())
 	}
 }
 
 // handHalts records and applies the commands of halts while the agent runs.
 func (d *drive) handHalts(ctx context.Context) {
-	for ctx.Err() == nil && d.broken.Load() == nil {
-		ev := d.halted()
+	for ctx.Err() == nil && d.rec.broken.Load() == nil {
+		ev := d.halting.next()
 		if ev == nil {
 			return
 		}
 		d.command(ctx, ev)
-		d.obeyed(ev.GetCommanded())
+		d.halting.obeyed(ev.GetCommanded())
 	}
-}
-
-// pausedBy returns the version of the halt that has paused the run, 0 if none has.
-func (d *drive) pausedBy() int64 {
-	return of(d, func(s *journal.Summary) int64 { return s.PausedBy.GetVersion() })
-}
-
-// canceledByHalt returns the halt that has canceled the run, nil if none has.
-func (d *drive) canceledByHalt() *teamv1.Halt {
-	return of(d, func(s *journal.Summary) *teamv1.Halt { return s.CanceledBy })
 }

@@ -54,24 +54,37 @@ type memoryFault struct {
 	err  error
 }
 
+// conversation is what a run reads from its conversation and adds to it.
+type conversation struct {
+	rec   *record
+	store runs.Conversations // nil if agents remember nothing
+	log   *zap.Logger
+
+	memory    *memory  // what the run reads; nil means nothing
+	remembers bool     // the root's agent remembers its conversation
+	tools     int      // how many of its last tool calls as well
+	kept      bool     // the exchange is stored
+	warnings  []string // for the end of the run
+}
+
 // errUnread is the fault of every path if the position in the conversation is runs.Unread.
 var errUnread = errors.New("its position could not be read when the run was accepted")
 
-// remembering gives the run its memory. Without a conversation or a store for it, the run has none.
-func (d *drive) remembering(ctx context.Context) {
-	c := d.accepted.GetConversation()
-	if c == nil { // the run was accepted by a version without conversations
+// open gives the run its memory. Without a conversation or a store for it, the run has none.
+func (c *conversation) open(ctx context.Context) {
+	in := c.rec.accepted.GetConversation()
+	if in == nil { // the run was accepted by a version without conversations
 		return
 	}
-	d.run.Owner = d.accepted.GetOwner()
-	if d.Conversations == nil {
+	c.rec.run.Owner = c.rec.accepted.GetOwner()
+	if c.store == nil {
 		return
 	}
-	d.memory = &memory{
-		ctx: ctx, from: d.Conversations, upTo: c.GetHistory(), paths: map[string]runs.Recollection{},
-		thread: runs.Thread{Owner: d.accepted.GetOwner(), ContextID: c.GetContextId()}, account: d.accepted.GetPins().GetAccounts()[d.accepted.GetAgent()],
+	c.memory = &memory{
+		ctx: ctx, from: c.store, upTo: in.GetHistory(), paths: map[string]runs.Recollection{},
+		thread: runs.Thread{Owner: c.rec.accepted.GetOwner(), ContextID: in.GetContextId()}, account: c.rec.accepted.GetPins().GetAccounts()[c.rec.accepted.GetAgent()],
 	}
-	d.run.Memory = d.memory
+	c.rec.run.Memory = c.memory
 }
 
 // History returns the messages that a path remembers. It implements agent.Memory.
@@ -127,15 +140,15 @@ func (m *memory) told() []memoryFault {
 }
 
 // tellUnread records which histories could not be read. The error is the journal's.
-func (d *drive) tellUnread(ctx context.Context) error {
-	if d.memory == nil {
+func (c *conversation) tellUnread(ctx context.Context) error {
+	if c.memory == nil {
 		return nil
 	}
-	for _, f := range d.memory.told() {
-		d.Log.Warn("cannot read the history of a conversation; the run continues without it",
+	for _, f := range c.memory.told() {
+		c.log.Warn("cannot read the history of a conversation; the run continues without it",
 			zap.String("path", f.path), zap.Error(f.err))
 		text := "the history of " + f.path + " could not be read; the agent works without it"
-		if err := d.warn(ctx, text, map[string]string{aboutKey: aboutRead, pathKey: f.path}); err != nil {
+		if err := c.warn(ctx, text, map[string]string{aboutKey: aboutRead, pathKey: f.path}); err != nil {
 			return err
 		}
 	}
@@ -145,46 +158,46 @@ func (d *drive) tellUnread(ctx context.Context) error {
 // warn records a warning, which the end of the run repeats. For a run that may still be answered by
 // a plain message it only adds the warning to the end, because a recorded note would make the run a
 // task.
-func (d *drive) warn(ctx context.Context, text string, details map[string]string) error {
-	if d.accepted.GetMayReplyDirectly() {
-		d.warnings = append(d.warnings, text)
+func (c *conversation) warn(ctx context.Context, text string, details map[string]string) error {
+	if c.rec.accepted.GetMayReplyDirectly() {
+		c.warnings = append(c.warnings, text)
 		return nil
 	}
-	err := d.append(ctx, d.memoryNote(agent.NoteStorage, text, details))
+	err := c.rec.append(ctx, c.memoryNote(agent.NoteStorage, text, details))
 	if err != nil && !broke(err) { // the journal is full
-		d.warnings = append(d.warnings, text)
+		c.warnings = append(c.warnings, text)
 		return nil
 	}
 	return err
 }
 
 // memoryNote returns a note of the driver with text details.
-func (d *drive) memoryNote(code, text string, details map[string]string) *teamv1.Event {
+func (c *conversation) memoryNote(code, text string, details map[string]string) *teamv1.Event {
 	s := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for k, v := range details {
 		s.Fields[k] = structpb.NewStringValue(v)
 	}
-	return d.event("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: code, Text: text, Details: s}}})
+	return c.rec.event("", &teamv1.Event{Kind: &teamv1.Event_Noted{Noted: &teamv1.Noted{Code: code, Text: text, Details: s}}})
 }
 
 // noted applies a recorded note about storage. It reports whether the driver wrote the note, in
 // which case agents do not see it.
-func (d *drive) noted(ev *teamv1.Event) bool {
+func (c *conversation) noted(ev *teamv1.Event) bool {
 	n := ev.GetNoted()
 	details := n.GetDetails().GetFields()
 	about, own := details[aboutKey]
 	own = own && ev.GetScope() == ""
 	switch n.GetCode() {
 	case agent.NoteStorage:
-		if len(d.warnings) < maxWarnings {
-			d.warnings = append(d.warnings, n.GetText())
+		if len(c.warnings) < maxWarnings {
+			c.warnings = append(c.warnings, n.GetText())
 		}
-		if own && about.GetStringValue() == aboutRead && d.memory != nil {
-			d.memory.missing(details[pathKey].GetStringValue())
+		if own && about.GetStringValue() == aboutRead && c.memory != nil {
+			c.memory.missing(details[pathKey].GetStringValue())
 		}
 		return own
 	case agent.NoteRemembered:
-		d.kept = own
+		c.kept = own
 		return own
 	}
 	return false
@@ -192,33 +205,33 @@ func (d *drive) noted(ev *teamv1.Event) bool {
 
 // remember stores the exchange in the conversation before the end of the run is recorded. If that
 // fails, the run ends with a warning. The error is the journal's.
-func (d *drive) remember(ctx context.Context, e *teamv1.Ended) error {
-	if err := d.tellUnread(ctx); err != nil {
+func (c *conversation) remember(ctx context.Context, e *teamv1.Ended) error {
+	if err := c.tellUnread(ctx); err != nil {
 		return err
 	}
-	if !d.remembers || d.kept || d.memory == nil {
+	if !c.remembers || c.kept || c.memory == nil {
 		return nil
 	}
-	ex := d.exchange(e)
+	ex := c.exchange(e)
 	if len(ex.By) == 0 {
 		return nil
 	}
 	for i := range ex.By {
-		ex.By[i].Path = d.memory.key(ex.By[i].Path)
+		ex.By[i].Path = c.memory.key(ex.By[i].Path)
 	}
-	if err := d.commit(ctx); err != nil { // fails if the run has another owner, which stores the same exchange
+	if err := c.rec.commit(ctx); err != nil { // fails if the run has another owner, which stores the same exchange
 		return err
 	}
 	saving, cancel := context.WithTimeout(ctx, rememberTime)
 	defer cancel()
-	if err := d.Conversations.Remember(saving, d.memory.thread, ex); err != nil {
-		d.Log.Warn("cannot store an exchange in its conversation", zap.Error(err))
-		return d.warn(ctx, "the exchange could not be stored; the conversation continues without it", map[string]string{aboutKey: aboutWrite})
+	if err := c.store.Remember(saving, c.memory.thread, ex); err != nil {
+		c.log.Warn("cannot store an exchange in its conversation", zap.Error(err))
+		return c.warn(ctx, "the exchange could not be stored; the conversation continues without it", map[string]string{aboutKey: aboutWrite})
 	}
-	if d.accepted.GetMayReplyDirectly() {
+	if c.rec.accepted.GetMayReplyDirectly() {
 		return nil
 	}
-	err := d.append(ctx, d.memoryNote(agent.NoteRemembered, "the exchange is stored in the conversation", map[string]string{aboutKey: aboutWrite}))
+	err := c.rec.append(ctx, c.memoryNote(agent.NoteRemembered, "the exchange is stored in the conversation", map[string]string{aboutKey: aboutWrite}))
 	if !broke(err) {
 		return nil
 	}

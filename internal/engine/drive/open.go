@@ -17,14 +17,14 @@ func (d *drive) closeOpen(ctx context.Context, err error) error {
 	for _, began := range slices.Backward(d.open()) {
 		end := &teamv1.Ended{
 			Outcome: teamv1.Outcome_OUTCOME_CANCELED, // the run has its answer without this step
-			Spent:   spending.SpentOnOpen(d.recorded, began.GetScope()),
+			Spent:   spending.SpentOnOpen(d.rec.events, began.GetScope()),
 		}
 		if err != nil {
 			end.Outcome, end.Error = outcomeOf(err), agent.AsError(err).Proto()
 		}
 		ev := &teamv1.Event{Scope: began.GetScope(), Agent: began.GetAgent(), Kind: &teamv1.Event_Ended{Ended: end}}
 		d.addReceipt(ev)
-		if err := d.append(ctx, ev); broke(err) {
+		if err := d.rec.append(ctx, ev); broke(err) {
 			return err
 		}
 	}
@@ -34,7 +34,7 @@ func (d *drive) closeOpen(ctx context.Context, err error) error {
 // open returns the first start of each step that has not ended, in order.
 func (d *drive) open() []*teamv1.Event {
 	var open []*teamv1.Event
-	for _, ev := range d.recorded {
+	for _, ev := range d.rec.events {
 		switch {
 		case ev.GetScope() == "":
 		case ev.GetStarted().GetAttempt() == 1 && !slices.ContainsFunc(open, func(o *teamv1.Event) bool { return o.GetScope() == ev.GetScope() }):

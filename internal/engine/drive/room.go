@@ -4,9 +4,6 @@ import (
 	"context"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/runs"
@@ -39,47 +36,13 @@ func (r *Runner) room(ctx context.Context, c runs.Claim) (*inflight.Hold, *runs.
 	return nil, &runs.Park{Until: now().Add(roomRetry)}, nil
 }
 
-// grow counts a recorded event that the run keeps.
-func (d *drive) grow(ev *teamv1.Event) {
-	if d.room != nil && ev.GetDelta() == nil && ev.GetProgress() == nil {
-		d.room.Grow(int64(proto.Size(ev)) * inflight.OfRun)
-	}
-}
-
-// largeEvent is the size from which events are recorded in turn, and recordPatience is how long they wait for that.
-const (
-	largeEvent     = 256 << 10
-	recordPatience = 30 * time.Second
-)
-
-// appendInTurn appends events to the journal. Large events wait for memory, at most for recordPatience, and hold it until
-// they are committed. They are recorded even if the wait fails, because they are in memory already. The error is the
-// journal's.
-func (d *drive) appendInTurn(ctx context.Context, events []*teamv1.Event) error {
-	size := 0
-	if d.room != nil { // nothing is counted without a budget
-		for _, ev := range events {
-			size += proto.Size(ev)
-		}
-	}
-	if size < largeEvent {
-		return d.claim.Journal.Append(ctx, events...)
-	}
-	turn, _ := d.room.Wait(ctx, inflight.Record, int64(size)*inflight.OfRecord, recordPatience)
-	defer turn.Release()
-	if err := d.claim.Journal.Append(ctx, events...); err != nil {
-		return err
-	}
-	return d.claim.Journal.Commit(ctx)
-}
-
 // callMemory implements agent.Run.CallMemory. Calls of the run that began first are served first, so that it can end and
 // release its memory.
-func (d *drive) callMemory(ctx context.Context, bytes int64) (agent.Room, error) {
-	if d.room == nil || bytes <= inflight.Small {
+func (r *record) callMemory(ctx context.Context, bytes int64) (agent.Room, error) {
+	if r.room == nil || bytes <= inflight.Small {
 		return nil, nil //nolint:nilnil // it needs none
 	}
-	hold, err := d.room.Wait(ctx, inflight.Call, bytes*inflight.OfCall, callPatience)
+	hold, err := r.room.Wait(ctx, inflight.Call, bytes*inflight.OfCall, callPatience)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -77,40 +76,33 @@ func (r *Runner) Drive(ctx context.Context, c runs.Claim) (runs.Park, error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d := &drive{Runner: *r, claim: c, room: room, accepted: events[0].GetAccepted(), cancel: cancel}
-	if d.Log == nil {
-		d.Log = zap.NewNop()
-	}
-	d.Log = d.Log.WithLazy(zap.String("task", c.Root), zap.String("context", d.accepted.GetMessage().GetContextId()), zap.String("agent", d.accepted.GetAgent()))
-	d.run = &agent.Run{Root: c.Root, Seed: d.accepted.GetSeed(), Committer: d.commit, Clock: r.Clock}
-	d.run.CallMemory = d.callMemory
-	d.run.Spans, _ = c.Journal.(agent.Spans)
-	ctx, d.Log = d.run.InSpan(ctx, "", agent.Given{}), d.run.Logger(d.Log)
-	if r.Tasks != nil {
-		d.run.Detacher = d
-	}
-	d.remembering(ctx)
+	rec := &record{claim: c, accepted: events[0].GetAccepted(), room: room, cancel: cancel}
+	rec.run = &agent.Run{Root: c.Root, Seed: rec.accepted.GetSeed(), Committer: rec.commit, CallMemory: rec.callMemory, Clock: r.Clock}
+	rec.run.Spans, _ = c.Journal.(agent.Spans)
+	ctx = rec.run.InSpan(ctx, "", agent.Given{})
+	d := r.newDrive(rec)
+	d.talk.open(ctx)
 	if d.replay(events) {
 		return runs.Park{Done: true}, nil
 	}
-	if err := d.openAccount(ctx); err != nil {
+	if err := d.funds.openAccount(ctx); err != nil {
 		return runs.Park{}, err
 	}
-	defer d.account.Close()
-	if from := lastReplica(events); from != "" && from != d.Replica {
-		d.Log.Debug("run continues; another process drove it before", zap.String("replica", from))
+	defer d.funds.account.Close()
+	if from := lastReplica(events); from != "" && from != d.replica {
+		d.log.Debug("run continues; another process drove it before", zap.String("replica", from))
 	}
-	if d.sharesBudgets() {
-		if _, err := d.openPurse(ctx, d.recorded); err != nil {
+	if d.funds.sharesBudgets() {
+		if _, err := d.funds.openPurse(ctx, d.rec.events); err != nil {
 			return runs.Park{}, err
 		}
 	}
-	d.resumed, d.budget = d.started(), d.envelope()
-	ctx, end := d.underHalts(ctx) // after the replay, which applies the commands of the past
+	d.resumed, d.funds.budget = d.rec.started(), d.funds.envelope()
+	ctx, end := d.halting.begin(ctx) // after the replay, which applies the commands of the past
 	defer end()
 	park, err := d.serve(ctx)
 	if errors.Is(err, agent.ErrShutdown) {
-		d.Log.Info("run handed over: it continues on another replica, or at the next start")
+		d.log.Info("run handed over: it continues on another replica, or at the next start")
 	}
 	return park, err
 }
@@ -127,38 +119,43 @@ func lastReplica(events []*teamv1.Event) string {
 
 // drive is the work on one claim of a run.
 type drive struct {
-	Runner
-	claim    runs.Claim
-	accepted *teamv1.Accepted
-	run      *agent.Run
-	budget   *spending.Budget    // what is left of the caller's limits; nil means no limit
-	account  *account.RunAccount // nil if the account has no limits
-	opening  sync.Mutex          // held while purse is opened
-	purse    *account.Purse      // what the run shares with other runs; nil before it is needed
-	room     *inflight.Hold      // what the run holds in memory
-	hold     *spending.Budget    // see reserveForRoot; nil without a reservation
-	cancel   context.CancelCauseFunc
+	rec      *record
+	funds    *funds
+	agents   *agents
+	talk     *conversation
+	detacher *detacher
+	halting  halting // what halts ask of the run
+	inbox    inbox   // what was read of the inbox
+	replica  string
+	log      *zap.Logger
 
-	one            [1]*teamv1.Event // the slice that drain appends; journals keep its element, not the slice
-	recorded       []*teamv1.Event  // the events that the agent is given: all but the driver's own
-	resumed        bool             // the run was started by an earlier claim
-	canceled       bool             // a cancel of the root is recorded, or stops is set
-	stops          int64            // sequence of the stop that cancelIfStopped has applied; 0 without one
-	closing        bool             // a child was canceled: the agent is called to close it, even while the run is paused
-	lapsed         bool             // the root's own question expired without an answer
-	reply          *teamv1.Reply    // the reply that ended the agent's sequence; nil before that
-	memory         *memory          // what the run reads of its conversation; nil means nothing
-	remembers      bool             // the root's agent remembers its conversation
-	remembersTools int              // how many of its last tool calls as well
-	kept           bool             // the exchange is stored in the conversation
-	warnings       []string         // warnings for the end of the run
-	callee         agent.Agent      // the root's agent; nil before it is called
-	halting        halting          // what halts ask of the run
+	one      [1]*teamv1.Event // the slice that drain appends; journals keep its element, not the slice
+	resumed  bool             // the run was started by an earlier claim
+	canceled bool             // a cancel of the root is recorded, or stops is set
+	stops    int64            // sequence of the stop that cancelIfStopped has applied; 0 without one
+	closing  bool             // a child was canceled: the agent is called to close it, even while the run is paused
+	lapsed   bool             // the root's own question expired without an answer
+	reply    *teamv1.Reply    // the reply that ended the agent's sequence; nil before that
+	callee   agent.Agent      // the root's agent; nil before it is called
+}
 
-	broken atomic.Pointer[error] // the error for which the drive ends; nil while it continues
-
-	mu   sync.Mutex
-	seen map[int64]bool // inbox rows that were recorded or delivered; guarded by mu
+// newDrive returns the work on a claim, before it has read any event.
+func (r *Runner) newDrive(rec *record) *drive {
+	log := cmp.Or(r.Log, zap.NewNop())
+	log = rec.run.Logger(log.WithLazy(zap.String("task", rec.claim.Root), zap.String("context", rec.accepted.GetMessage().GetContextId()), zap.String("agent", rec.accepted.GetAgent())))
+	d := &drive{
+		rec: rec, log: log, replica: r.Replica,
+		agents:  &agents{rec: rec, byID: r.Agent, pinned: r.Pinned, log: log},
+		talk:    &conversation{rec: rec, store: r.Conversations, log: log},
+		halting: halting{rec: rec, halts: r.Halts},
+	}
+	d.funds = &funds{rec: rec, agents: d.agents, accounts: r.Accounts, shares: r.Shares}
+	d.detacher = &detacher{rec: rec, funds: d.funds, tasks: r.Tasks, log: log}
+	if r.Tasks != nil {
+		rec.run.Detacher = d.detacher
+	}
+	rec.note = d.note
+	return d
 }
 
 // replay applies the recorded events, and reports whether the run has ended.
@@ -170,12 +167,6 @@ func (d *drive) replay(events []*teamv1.Event) bool {
 		d.note(ev)
 	}
 	return false
-}
-
-// of returns something of the state of the run as it is recorded, which the journal keeps.
-func of[T any](d *drive, get func(*journal.Summary) T) (t T) {
-	d.claim.Journal.State(func(s *journal.Summary) { t = get(s) })
-	return t
 }
 
 // note applies a recorded event to the drive, and keeps it for the agent unless only the driver
@@ -196,34 +187,12 @@ func (d *drive) note(ev *teamv1.Event) {
 	case *teamv1.Event_Expired:
 		d.lapsed = d.lapsed || root && k.Expired.GetLimit() == agent.LimitQuestion
 	case *teamv1.Event_Noted:
-		if d.noted(ev) {
+		if d.talk.noted(ev) {
 			return
 		}
 	default:
 	}
-	d.recorded = append(d.recorded, ev)
-}
-
-// parkedSince returns since when the run has been parked, because it waits for people or is paused.
-// It is the zero time if the run is not parked.
-func (d *drive) parkedSince() time.Time {
-	return of(d, func(s *journal.Summary) time.Time { return s.Clock.Waits() })
-}
-
-// isParked reports whether the run is parked.
-func (d *drive) isParked() bool { return !d.parkedSince().IsZero() }
-
-// started reports whether an earlier claim has started the run.
-func (d *drive) started() bool { return of(d, func(s *journal.Summary) bool { return s.Started }) }
-
-// questions returns the open questions of the run, in the order they were asked.
-func (d *drive) questions() []*journal.Question {
-	return of(d, func(s *journal.Summary) []*journal.Question { return s.Questions.Open() })
-}
-
-// isOpen reports whether the question with an id is open.
-func (d *drive) isOpen(question string) bool {
-	return of(d, func(s *journal.Summary) bool { return s.Questions.Find(question) != nil })
+	d.rec.events = append(d.rec.events, ev)
 }
 
 // serve calls the agent until the run has ended or is parked.
@@ -242,8 +211,8 @@ func (d *drive) serve(ctx context.Context) (runs.Park, error) {
 		d.cancelIfStopped()
 		switch {
 		case d.canceled || err != nil:
-		case d.run.Paused() && !d.closing:
-			if d.isParked() {
+		case d.rec.run.Paused() && !d.closing:
+			if d.rec.isParked() {
 				return d.parked(ctx)
 			}
 			if err = d.wait(ctx); broke(err) {
@@ -252,25 +221,25 @@ func (d *drive) serve(ctx context.Context) (runs.Park, error) {
 			if err == nil {
 				continue
 			}
-		case d.isParked() && !took:
+		case d.rec.isParked() && !took:
 			return d.parked(ctx)
 		}
 		if d.lapsed && !d.canceled {
 			return runs.Park{Done: true}, d.finish(ctx, agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "the question was not answered in time"))
 		}
-		resumed := d.run.Resumed()
+		resumed := d.rec.run.Resumed()
 		err = d.process(ctx)
-		if broken := d.broken.Load(); broken != nil {
+		if broken := d.rec.broken.Load(); broken != nil {
 			return runs.Park{}, *broken
 		}
 		if cause := context.Cause(ctx); errors.Is(cause, agent.ErrShutdown) || errors.Is(cause, agent.ErrFenced) {
 			return runs.Park{}, cause
 		}
-		held := d.run.PausedSince(resumed)
-		if d.reply != nil || err != nil || len(d.questions()) == 0 && !held {
+		held := d.rec.run.PausedSince(resumed)
+		if d.reply != nil || err != nil || len(d.rec.questions()) == 0 && !held {
 			return runs.Park{Done: true}, d.finish(ctx, err)
 		}
-		if held && (!d.run.Paused() || d.stopAt() > 0) { // the held steps continue, or are canceled by the stop
+		if held && (!d.rec.run.Paused() || d.rec.stopAt() > 0) { // the held steps continue, or are canceled by the stop
 			continue
 		}
 		if err := d.wait(ctx); broke(err) {
@@ -283,64 +252,15 @@ func (d *drive) serve(ctx context.Context) (runs.Park, error) {
 // because such a journal still accepts the ends of open steps.
 func broke(err error) bool { return err != nil && !errors.Is(err, runs.ErrLimit) }
 
-// errJournal is wrapped by errors of the journal that end the drive.
-var errJournal = errors.New("journal")
-
 // begin records the claim and, for the first claim of a run, its start.
 func (d *drive) begin(ctx context.Context) error {
-	events := []*teamv1.Event{d.event("", &teamv1.Event{Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: d.claim.Epoch, Replica: d.Replica}}})}
+	events := []*teamv1.Event{d.rec.event("", &teamv1.Event{Kind: &teamv1.Event_Claimed{Claimed: &teamv1.Claimed{Epoch: d.rec.claim.Epoch, Replica: d.replica}}})}
 	if !d.resumed {
-		events = append(events, d.event("", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{
-			Attempt: 1, Deadline: d.accepted.GetDeadline(), Revision: d.accepted.GetPins().GetRevisions()[d.accepted.GetAgent()],
+		events = append(events, d.rec.event("", &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{
+			Attempt: 1, Deadline: d.rec.accepted.GetDeadline(), Revision: d.rec.accepted.GetPins().GetRevisions()[d.rec.accepted.GetAgent()],
 		}}}))
 	}
-	return d.append(ctx, events...)
-}
-
-// event returns ev with its scope, and the root's agent as its agent.
-func (d *drive) event(scope string, ev *teamv1.Event) *teamv1.Event {
-	ev.Scope, ev.Agent = scope, d.accepted.GetAgent()
-	return ev
-}
-
-// append records events and applies them to the drive. The error is that of journalError.
-func (d *drive) append(ctx context.Context, events ...*teamv1.Event) error {
-	if err := d.appendInTurn(ctx, events); err != nil {
-		return d.journalError(err)
-	}
-	for _, ev := range events {
-		d.note(ev)
-		d.grow(ev)
-	}
-	return nil
-}
-
-// journalError cancels all work for the run, because nothing more can be recorded, and returns the
-// error that the drive reports. If the journal is full, the drive continues until open steps have
-// ended.
-func (d *drive) journalError(err error) error {
-	if errors.Is(err, runs.ErrLimit) { // open steps still get their ends
-		err = agent.Errorf(agent.CodeResourceExhausted, agent.ReasonJournalLimit, "the run's journal has reached its maximum size").Because(err)
-		d.cancel(err)
-		return err
-	}
-	err = fmt.Errorf("%w of %s: %w", errJournal, d.claim.Root, err)
-	d.broken.CompareAndSwap(nil, &err)
-	d.cancel(agent.ErrFenced)
-	return err
-}
-
-// commit waits until everything appended is durable; agents call it before an effect. If ctx ends,
-// it returns the cause, which is not an error of the journal.
-func (d *drive) commit(ctx context.Context) error {
-	err := d.claim.Journal.Commit(ctx)
-	switch {
-	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
-		return context.Cause(ctx)
-	case err != nil:
-		return d.journalError(err)
-	}
-	return nil
+	return d.rec.append(ctx, events...)
 }
 
 // process calls the agent once with the recorded events and appends what it yields. The error is
@@ -349,15 +269,15 @@ func (d *drive) process(ctx context.Context) error {
 	closing := d.closing
 	d.closing = false
 	if d.canceled {
-		d.cancel(agent.ErrCanceled)
+		d.rec.cancel(agent.ErrCanceled)
 	}
-	a, release, err := d.agent(ctx)
+	a, release, err := d.agents.agent(ctx, d.canceled)
 	if err != nil {
 		return err
 	}
 	defer release()
-	d.remembers, d.remembersTools = agent.Remembers(a), agent.RemembersTools(a)
-	ctx, releaseTeam, err := d.lent(ctx)
+	d.talk.remembers, d.talk.tools = agent.Remembers(a), agent.RemembersTools(a)
+	ctx, releaseTeam, err := d.agents.lent(ctx)
 	if err != nil {
 		return err
 	}
@@ -398,23 +318,23 @@ func (d *drive) attend(ctx context.Context, a agent.Agent) error {
 // bounded adds the run, its budget and the caller's deadline to ctx. The deadline is extended by
 // the time for which the run waits for people or is paused.
 func (d *drive) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = spending.WithBudget(agent.WithDepth(agent.With(ctx, d.run), int(d.accepted.GetDepth())), d.budget)
+	ctx = spending.WithBudget(agent.WithDepth(agent.With(ctx, d.rec.run), int(d.rec.accepted.GetDepth())), d.funds.budget)
 	at := d.deadline()
 	if at == nil {
 		return context.WithCancel(ctx)
 	}
-	return d.run.WithTimeout(ctx, at.AsTime().Sub(d.run.Now()), agent.ErrTimeout)
+	return d.rec.run.WithTimeout(ctx, at.AsTime().Sub(d.rec.run.Now()), agent.ErrTimeout)
 }
 
 // deadline returns the caller's deadline plus the time for which the run has waited or was paused,
 // nil without a deadline.
 func (d *drive) deadline() *timestamppb.Timestamp {
-	if d.accepted.GetDeadline() == nil {
+	if d.rec.accepted.GetDeadline() == nil {
 		return nil
 	}
-	now := d.run.Now()
-	return timestamppb.New(d.accepted.GetDeadline().AsTime().Add(of(d, func(s *journal.Summary) time.Duration {
-		return d.run.PausedFor(&s.Clock.Pauses, time.Time{}, now)
+	now := d.rec.run.Now()
+	return timestamppb.New(d.rec.accepted.GetDeadline().AsTime().Add(of(d.rec, func(s *journal.Summary) time.Duration {
+		return d.rec.run.PausedFor(&s.Clock.Pauses, time.Time{}, now)
 	})))
 }
 
@@ -426,17 +346,19 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 			return // the panic came from the journal, not from the agent
 		}
 		if p := recover(); p != nil {
-			err = agent.Panicked(d.Log, d.accepted.GetAgent(), p)
+			err = agent.Panicked(d.log, d.rec.accepted.GetAgent(), p)
 		}
 	}()
 	if err := d.mayCall(ctx, a); err != nil {
 		return err
 	}
-	held := d.hold
-	if err := d.reserveForRoot(ctx, a); err != nil {
-		return err
+	held := d.funds.hold
+	if !d.canceled {
+		if err := d.funds.reserveForRoot(ctx, a); err != nil {
+			return err
+		}
 	}
-	if d.hold != held && (d.halting.use.Check() != nil || d.run.Paused()) {
+	if d.funds.hold != held && (d.halting.use.Check() != nil || d.rec.run.Paused()) {
 		return nil // halted or paused while it waited for the reservation
 	}
 	recording := context.WithoutCancel(ctx) // what was yielded is recorded even if ctx ends
@@ -453,9 +375,9 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		}
 		d.addReceipt(ev)
 		appending = true
-		if aerr = d.tellUnread(recording); aerr == nil {
+		if aerr = d.talk.tellUnread(recording); aerr == nil {
 			d.one[0] = ev
-			aerr = d.append(recording, d.one[:]...)
+			aerr = d.rec.append(recording, d.one[:]...)
 		}
 		appending = false
 		if broke(aerr) {
@@ -467,37 +389,40 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 
 // request returns the call of the agent, with the recorded events.
 func (d *drive) request() *teamv1.ProcessRequest {
-	acc := d.accepted
+	acc := d.rec.accepted
 	return &teamv1.ProcessRequest{
 		AgentId: acc.GetAgent(), Message: acc.GetMessage(), ContextId: acc.GetMessage().GetContextId(),
-		Key: d.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: d.deadline(), Envelope: d.left(), Recorded: d.recorded,
+		Key: d.rec.run.ID("", "key", 1), Depth: acc.GetDepth(), Deadline: d.deadline(), Envelope: d.funds.left(), Recorded: d.rec.events,
 		History: acc.GetHistory(), Branch: acc.GetBranch(), Transfers: acc.GetTransfers(), Brief: acc.GetCollaboration(),
 	}
 }
 
 // wait records that the run waits for people or for a resume.
 func (d *drive) wait(ctx context.Context) error {
-	d.mu.Lock()
-	d.seen = nil // what was delivered but not recorded is still in the inbox
-	d.mu.Unlock()
-	w := &teamv1.Waiting{Paused: d.run.Paused()}
-	for _, q := range d.questions() {
+	d.inbox.forget()
+	w := &teamv1.Waiting{Paused: d.rec.run.Paused()}
+	for _, q := range d.rec.questions() {
 		w.Questions = append(w.Questions, q.ID())
 	}
-	if err := d.append(ctx, d.event("", &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: w}})); err != nil {
+	if err := d.rec.append(ctx, d.rec.event("", &teamv1.Event{Kind: &teamv1.Event_Waiting{Waiting: w}})); err != nil {
 		return err
 	}
-	return d.commit(ctx)
+	return d.rec.commit(ctx)
 }
 
 // park returns how the run is parked: until the earliest expiry of an open question, also while it
 // is paused, or without a time if no question expires.
 func (d *drive) park() runs.Park {
-	p := runs.Park{Halts: d.halting.parks(d.pausedBy() > 0)}
-	for _, q := range d.questions() {
+	p := runs.Park{Halts: d.halting.parks(d.rec.pausedBy() > 0)}
+	for _, q := range d.rec.questions() {
 		if at := expires(q); at.Unix() > 0 && (p.Until.IsZero() || at.Before(p.Until)) {
 			p.Until = at
 		}
 	}
 	return p
+}
+
+// parked returns how the run is parked. What it holds of its account is what is on record.
+func (d *drive) parked(ctx context.Context) (runs.Park, error) {
+	return d.park(), d.funds.settleAccount(ctx, nil, spending.HeldOn(d.rec.events))
 }

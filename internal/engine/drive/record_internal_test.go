@@ -21,10 +21,10 @@ func (impatient) Commit(ctx context.Context) error {
 // after which the run would rest for a while.
 func TestS_24_ACancelDuringACommit(t *testing.T) {
 	stopped := false
-	d := &drive{claim: runs.Claim{Root: "r", Journal: impatient{}}, cancel: func(error) { stopped = true }}
+	r := &record{claim: runs.Claim{Root: "r", Journal: impatient{}}, cancel: func(error) { stopped = true }}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(agent.ErrCanceled)
-	if err := d.commit(ctx); !errors.Is(err, agent.ErrCanceled) || errors.Is(err, errJournal) || d.broken.Load() != nil || stopped {
-		t.Errorf("%v; the journal is broken: %v", err, d.broken.Load())
+	if err := r.commit(ctx); !errors.Is(err, agent.ErrCanceled) || errors.Is(err, errJournal) || r.broken.Load() != nil || stopped {
+		t.Errorf("%v; the journal is broken: %v", err, r.broken.Load())
 	}
 }
