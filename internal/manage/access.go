@@ -10,13 +10,13 @@ import (
 )
 
 // Allows reports whether a caller may use an agent or team that is served. It implements a2a.Access.
-func (m *Manager) Allows(who identity.Caller, id string) bool {
-	s := m.served.Load()
+func (g *Registry) Allows(who identity.Caller, id string) bool {
+	s := g.state()
 	def := s.def
 	switch {
 	case !def.Used[id], who.Account == "": // only part of other agents or teams; not authenticated
 		return false
-	case m.c.Open:
+	case g.c.Open:
 		return true
 	}
 	access := def.Access(id)
@@ -31,10 +31,10 @@ func (m *Manager) Allows(who identity.Caller, id string) bool {
 // because only the definitions of the file, and those that the file allows, refer to them. An agent that was made by
 // the API is allowed to its own account and to the accounts in its access; without authentication, to all. It
 // implements a2a.Access.
-func (m *Manager) AllowsRuns(account, id string) bool {
-	s := m.served.Load()
+func (g *Registry) AllowsRuns(account, id string) bool {
+	s := g.state()
 	def := s.def
-	if m.c.Open || def.Addition(id) == "" {
+	if g.c.Open || def.Addition(id) == "" {
 		return true
 	}
 	e := s.entries[def.Addition(id)]
@@ -42,8 +42,8 @@ func (m *Manager) AllowsRuns(account, id string) bool {
 }
 
 // HasPublicCard implements a2a.Access.
-func (m *Manager) HasPublicCard(id string) bool {
-	def := m.Served()
+func (g *Registry) HasPublicCard(id string) bool {
+	def := g.Served()
 	return def.Used[id] && def.HasPublicCard(id)
 }
 
@@ -71,12 +71,12 @@ func matches(a *teamv1.AccessConfig, who identity.Caller) bool {
 
 // sees reports whether the caller of ctx may read the definition of an agent or team: callers who may
 // use it, callers of the account to which it belongs, and administrators.
-func (m *Manager) sees(ctx context.Context, id string) bool {
+func (g *Registry) sees(ctx context.Context, id string) bool {
 	who, _ := identity.CallerOf(ctx)
-	if m.Allows(who, id) || who.May(identity.PermissionAdmin) {
+	if g.Allows(who, id) || who.May(identity.PermissionAdmin) {
 		return true
 	}
-	s := m.served.Load()
+	s := g.state()
 	e := s.entries[cmp.Or(s.owners[id], id)]
 	return e != nil && s.mayChange(e, who)
 }

@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -69,14 +70,14 @@ func (m *Manager) GetAgent(ctx context.Context, req *teamv1.GetAgentRequest) (*t
 
 // ListAgents implements RegistryService.
 func (m *Manager) ListAgents(ctx context.Context, req *teamv1.ListAgentsRequest) (*teamv1.ListAgentsResponse, error) {
-	def := m.Served()
+	def := m.reg.Served()
 	var ids []string
 	for id := range def.Used {
-		if m.sees(ctx, id) && (req.GetKind() == "" || req.GetKind() == config.Kind(def.Server.GetAgents()[id])) {
+		if m.reg.sees(ctx, id) && (req.GetKind() == "" || req.GetKind() == config.Kind(def.Server.GetAgents()[id])) {
 			ids = append(ids, id)
 		}
 	}
-	for id := range m.served.Load().entries {
+	for id := range m.reg.state().entries {
 		if req.GetKind() == "" && m.unserved(ctx, id) != nil {
 			ids = append(ids, id)
 		}
@@ -126,21 +127,21 @@ func agentNotFound(id string) error {
 // agent returns the description of an agent or team that is served. If fresh is true, its health is
 // checked now.
 func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.RegisteredAgent, error) {
-	if err := m.seek(ctx, id); err != nil {
+	if err := m.reg.seek(ctx, id); err != nil {
 		return nil, err
 	}
-	def := m.Served()
+	def := m.reg.Served()
 	if a := m.unserved(ctx, id); a != nil {
 		return a, nil
 	}
-	if !def.Used[id] || !m.sees(ctx, id) {
+	if !def.Used[id] || !m.reg.sees(ctx, id) {
 		return nil, agentNotFound(id)
 	}
 	a := &teamv1.RegisteredAgent{Id: id, Kind: config.Kind(def.Server.GetAgents()[id]), Origin: teamv1.Origin_ORIGIN_FILE, Info: m.info(ctx, id), Health: m.health(ctx, id, fresh)}
 	if with := def.Addition(id); with != "" {
 		a.Origin = teamv1.Origin_ORIGIN_API
 		who, _ := identity.CallerOf(ctx)
-		if s := m.served.Load(); s.entries[with] != nil && s.mayChange(s.entries[with], who) {
+		if s := m.reg.state(); s.entries[with] != nil && s.mayChange(s.entries[with], who) {
 			e := s.entries[with]
 			a.Changed, a.ChangedBy = timestamppb.New(e.Changed), e.ChangedBy
 			if with == id && !e.team() {
@@ -154,24 +155,20 @@ func (m *Manager) agent(ctx context.Context, id string, fresh bool) (*teamv1.Reg
 // unserved returns the description of an agent of the catalog that cannot be served, with the reason as
 // its health, if the caller of ctx may change it; else nil.
 func (m *Manager) unserved(ctx context.Context, id string) *teamv1.RegisteredAgent {
-	s := m.served.Load()
+	s := m.reg.state()
 	e := s.entries[id]
 	who, _ := identity.CallerOf(ctx)
 	if e == nil || e.def != nil || e.team() || !s.mayChange(e, who) {
 		return nil
 	}
-	why := "it cannot be served"
-	if len(e.faults) > 0 {
-		why = e.faults[0].Message
-	}
 	return &teamv1.RegisteredAgent{
-		Id: id, Origin: teamv1.Origin_ORIGIN_API, Health: agent.Unhealthy(why), Etag: etagOf(e), Changed: timestamppb.New(e.Changed), ChangedBy: e.ChangedBy,
+		Id: id, Origin: teamv1.Origin_ORIGIN_API, Health: agent.Unhealthy(cmp.Or(e.fault(), "it cannot be served")), Etag: etagOf(e), Changed: timestamppb.New(e.Changed), ChangedBy: e.ChangedBy,
 	}
 }
 
 // info returns the self-description of an agent, or nil if it is not available.
 func (m *Manager) info(ctx context.Context, id string) *teamv1.AgentInfo {
-	a, err := m.Get(id)
+	a, err := m.reg.Get(id)
 	if err != nil {
 		return nil
 	}

@@ -38,12 +38,12 @@ func (s *state) revisions() []*revision {
 }
 
 // build builds a state, except for what the one that is served has built already.
-func (m *Manager) build(next *state, base *revision) (*assembly, error) {
+func (rs *revisions) build(next *state, base *revision) (*assembly, error) {
 	guard, err := guardOf(next.file)
 	if err != nil {
 		return nil, err
 	}
-	a := &assembly{m: m, guard: guard, before: m.served.Load(), defs: next.definitions(), state: next}
+	a := &assembly{rs: rs, guard: guard, before: rs.served.Load(), defs: next.definitions(), state: next}
 	next.def, next.additions, next.by = next.file.Beside(a.defs), map[string]*revision{}, map[string]*revision{}
 	if base != nil {
 		a.base, a.built = base, []*revision{base}
@@ -53,7 +53,7 @@ func (m *Manager) build(next *state, base *revision) (*assembly, error) {
 
 // assembly builds a state. It must be served or discarded before another one is built.
 type assembly struct {
-	m      *Manager
+	rs     *revisions
 	guard  *egress.Guard
 	before *state
 	defs   map[string]*config.Config
@@ -148,7 +148,7 @@ func (a *assembly) plan(name string) (plan, error) {
 
 // add builds a revision and adds it to the set.
 func (a *assembly) add(name string, p plan) error {
-	r, err := a.m.newRevision(p)
+	r, err := a.rs.newRevision(p)
 	if err != nil {
 		return err
 	}
@@ -164,25 +164,25 @@ func (a *assembly) add(name string, p plan) error {
 
 // serve serves the state that was built.
 func (a *assembly) serve() {
-	m := a.m
-	m.mu.Lock()
+	rs := a.rs
+	rs.mu.Lock()
 	kept := map[*revision]bool{}
 	for _, r := range a.revisions() {
 		kept[r] = true
 	}
-	for _, r := range m.served.Load().revisions() {
+	for _, r := range rs.served.Load().revisions() {
 		if !kept[r] {
-			m.others = append(m.others, r)
+			rs.others = append(rs.others, r)
 		}
 	}
-	for _, r := range m.others {
+	for _, r := range rs.others {
 		r.retired = true // restored revisions too: they use the addresses and keys of the previous file
 	}
-	m.served.Store(a.state)
-	m.guard.Replace(a.guard)
-	idle := m.sweep()
-	m.mu.Unlock()
-	m.closeAll(idle)
+	rs.served.Store(a.state)
+	rs.guard.Replace(a.guard)
+	idle := rs.sweep()
+	rs.mu.Unlock()
+	rs.closeAll(idle)
 }
 
 // release returns the revision of the file if it was built, so that discard leaves it.
@@ -198,22 +198,22 @@ func (a *assembly) release() (base *revision) {
 
 // discard closes what was built.
 func (a *assembly) discard() {
-	m := a.m
-	m.mu.Lock()
+	rs := a.rs
+	rs.mu.Lock()
 	for _, r := range a.built {
 		r.retired = true
 	}
-	m.others = append(m.others, a.built...)
-	idle := m.sweep()
-	m.mu.Unlock()
-	m.closeAll(idle)
+	rs.others = append(rs.others, a.built...)
+	idle := rs.sweep()
+	rs.mu.Unlock()
+	rs.closeAll(idle)
 }
 
 // buildUnserved builds agents without serving them, to check that they can be reached. They must not work with other agents.
 // The caller must call done.
-func (m *Manager) buildUnserved(def *config.Config, ids []string) (agents map[string]agent.Agent, done func(), err error) {
-	reg := manager.New(manager.Config{Log: m.c.Log})
-	c := build.Config{Definition: def, IDs: map[string]bool{}, Registry: reg, Egress: m.egress, Guarded: m.guarded, Log: m.c.Log}
+func (rs *revisions) buildUnserved(def *config.Config, ids []string) (agents map[string]agent.Agent, done func(), err error) {
+	reg := manager.New(manager.Config{Log: rs.log})
+	c := build.Config{Definition: def, IDs: map[string]bool{}, Registry: reg, Egress: rs.egress, Guarded: rs.guarded, Log: rs.log}
 	for _, id := range ids {
 		c.IDs[id] = true
 	}
@@ -231,7 +231,7 @@ func (m *Manager) buildUnserved(def *config.Config, ids []string) (agents map[st
 	done = func() {
 		reg.Close()
 		if err := built.Close(); err != nil {
-			m.c.Log.Warn("closing agents that are not served", zap.Error(err))
+			rs.log.Warn("closing agents that are not served", zap.Error(err))
 		}
 	}
 	if err != nil {

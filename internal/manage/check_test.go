@@ -30,11 +30,12 @@ func TestChecksAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func(ctx context.Context, limit time.Duration) error {
-		m, err := New(Config{Store: memstore.Open(t), File: file, Open: true, CheckTimeout: limit})
+		g, err := New(Config{Store: memstore.Open(t), File: file, Open: true, CheckTimeout: limit})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = m.next(ctx, m.add(team, identity.Caller{}, true), m.served.Load())
+		m := NewManager(g)
+		_, _, err = m.next(ctx, m.add(team, identity.Caller{}, true), g.state())
 		return err
 	}
 	if err := check(t.Context(), 0); err != nil {

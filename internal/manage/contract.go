@@ -54,7 +54,7 @@ type contract struct {
 
 // contractDocument returns the document of the team that a contract describes.
 func (m *Manager) contractDocument(team *teamv1.ContractTeam, id string) (document, error) {
-	file := m.served.Load().file.Server
+	file := m.reg.state().file.Server
 	c := &contract{ContractTeam: team, models: file.GetModels(), tools: file.GetTools()}
 	if !agent.ValidID(id) {
 		c.faults.Add("teamId", "%.64q cannot be the id of a team; use 1 to 63 of a-z, 0-9, _ and -, starting with a letter or digit, and not a reserved word", id)
@@ -281,7 +281,7 @@ func (m *Manager) roleErrors(team *teamv1.ContractTeam, id string, err error) er
 	if team == nil || !errors.As(err, &e) || e.Reason != agent.ReasonInitializationFailed {
 		return err
 	}
-	file := m.served.Load().file.Server
+	file := m.reg.state().file.Server
 	c := &contract{ContractTeam: team, models: file.GetModels()}
 	failed := *e
 	failed.Details = nil

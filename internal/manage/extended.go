@@ -6,8 +6,8 @@ import (
 )
 
 // ExtendedCards returns the extended cards that the configuration has for an agent or team.
-func (m *Manager) ExtendedCards(id string) []a2a.ExtendedCard {
-	server := m.Served().Server
+func (g *Registry) ExtendedCards(id string) []a2a.ExtendedCard {
+	server := g.Served().Server
 	var from []*teamv1.ExtendedCard
 	if t := server.GetTeams()[id]; t != nil {
 		from = t.GetExtendedCard()

@@ -27,14 +27,14 @@ const (
 
 // Pins returns the revisions of an agent and of everything it is built from. The definition is
 // stored before Pins returns.
-func (m *Manager) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
-	r := m.served.Load().of(id)
+func (g *Registry) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
+	r := g.state().of(id)
 	p := r.pinned[id]
 	if p == nil {
 		_, err := r.registry.Get(id)
 		return nil, err
 	}
-	now := m.c.Clock().UnixNano()
+	now := g.c.Clock().UnixNano()
 	if kept := p.kept.Load(); kept != 0 && now-kept < int64(keepAgain) {
 		return p.pins, nil
 	}
@@ -42,7 +42,7 @@ func (m *Manager) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.c.Definitions.PutDefinition(ctx, d.Revision, d.Body); err != nil {
+	if err := g.c.Definitions.PutDefinition(ctx, d.Revision, d.Body); err != nil {
 		return nil, fmt.Errorf("storing the definition of %q: %w", id, err)
 	}
 	p.kept.Store(now)
@@ -53,48 +53,48 @@ func (m *Manager) Pins(ctx context.Context, id string) (*teamv1.Pins, error) {
 // agent is built from the stored definition, with the addresses and keys of the current
 // configuration. An agent of another account with the same id is not returned. The caller must call
 // release when it no longer uses the agent.
-func (m *Manager) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error) {
-	r, err := m.acquire(ctx, id, pins.GetRevisions()[id])
+func (g *Registry) Pinned(ctx context.Context, id string, pins *teamv1.Pins) (a agent.Agent, release func(), err error) {
+	r, err := g.built.acquire(ctx, id, pins.GetRevisions()[id])
 	if err != nil {
 		return nil, nil, err
 	}
 	if a, err = r.registry.Get(id); err != nil {
-		m.release(r)
+		g.built.release(r)
 		return nil, nil, err
 	}
-	return a, sync.OnceFunc(func() { m.release(r) }), nil
+	return a, sync.OnceFunc(func() { g.built.release(r) }), nil
 }
 
 // acquire returns the named revision of an agent, from memory or else from the store, and counts a
 // use of it. Only one caller at a time reads from the store.
-func (m *Manager) acquire(ctx context.Context, id, name string) (*revision, error) {
-	if r := m.loaded(id, name); r != nil {
+func (rs *revisions) acquire(ctx context.Context, id, name string) (*revision, error) {
+	if r := rs.loaded(id, name); r != nil {
 		return r, nil
 	}
 	select {
-	case m.restoring <- struct{}{}:
-		defer func() { <-m.restoring }()
+	case rs.restoring <- struct{}{}:
+		defer func() { <-rs.restoring }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if r := m.loaded(id, name); r != nil {
+	if r := rs.loaded(id, name); r != nil {
 		return r, nil
 	}
-	return m.restore(ctx, id, name)
+	return rs.restore(ctx, id, name)
 }
 
 // loaded returns a revision that is in memory and counts a use of it, or returns nil. An empty name
 // means the agent that is served, if the configuration file defines it: runs of all others have a name.
-func (m *Manager) loaded(id, name string) *revision {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r := m.served.Load().of(id); name == "" && r.def.AccountOf(id) == "" || r.is(id, name) {
+func (rs *revisions) loaded(id, name string) *revision {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r := rs.served.Load().of(id); name == "" && r.def.AccountOf(id) == "" || r.is(id, name) {
 		r.uses++
 		return r
 	}
-	for i, r := range m.others {
+	for i, r := range rs.others {
 		if !r.retired && r.is(id, name) {
-			m.others = append(slices.Delete(m.others, i, i+1), r)
+			rs.others = append(slices.Delete(rs.others, i, i+1), r)
 			r.uses++
 			return r
 		}
@@ -103,11 +103,11 @@ func (m *Manager) loaded(id, name string) *revision {
 }
 
 // restore builds a stored definition and counts a use of it.
-func (m *Manager) restore(ctx context.Context, id, name string) (*revision, error) {
+func (rs *revisions) restore(ctx context.Context, id, name string) (*revision, error) {
 	if name == "" {
 		return nil, agent.Errorf(agent.CodeNotFound, agent.ReasonAgentNotFound, "agent %q is not of this run", id)
 	}
-	body, err := m.c.Definitions.Definition(ctx, name)
+	body, err := rs.definitions.Definition(ctx, name)
 	switch {
 	case errors.Is(err, runs.ErrNotFound):
 		return nil, interrupted(id, errors.New("its definition is no longer stored"))
@@ -116,7 +116,7 @@ func (m *Manager) restore(ctx context.Context, id, name string) (*revision, erro
 	case config.Revision(body) != name:
 		return nil, agent.Errorf(agent.CodeDataLoss, agent.ReasonDataLoss, "the stored definition of %q is damaged", id)
 	}
-	served := m.served.Load()
+	served := rs.served.Load()
 	def, err := served.def.Restore(body)
 	switch {
 	case errors.Is(err, config.ErrNewer):
@@ -124,15 +124,15 @@ func (m *Manager) restore(ctx context.Context, id, name string) (*revision, erro
 	case err != nil:
 		return nil, interrupted(id, err)
 	}
-	r, err := m.newRevision(plan{def: def, known: map[string]string{id: name}})
+	r, err := rs.newRevision(plan{def: def, known: map[string]string{id: name}})
 	if err != nil {
-		m.c.Log.Warn("cannot build a stored definition", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
+		rs.log.Warn("cannot build a stored definition", zap.String("agent", id), zap.String("revision", name), zap.Error(err))
 		return nil, interrupted(id, errors.New("its stored definition can no longer be built"))
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r.uses, r.retired = 1, m.served.Load() != served
-	m.others = append(m.others, r)
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.uses, r.retired = 1, rs.served.Load() != served
+	rs.others = append(rs.others, r)
 	return r, nil
 }
 
@@ -143,20 +143,20 @@ func interrupted(id string, why error) error {
 }
 
 // release ends a use of a revision.
-func (m *Manager) release(r *revision) {
-	m.mu.Lock()
+func (rs *revisions) release(r *revision) {
+	rs.mu.Lock()
 	r.uses--
-	idle := m.sweep()
-	m.mu.Unlock()
-	m.closeAll(idle)
+	idle := rs.sweep()
+	rs.mu.Unlock()
+	rs.closeAll(idle)
 }
 
 // sweep removes revisions that are not in use: all retired ones, and of the others the least
 // recently used beyond maxRestored. It returns them; the caller, who holds mu, closes them after
 // unlocking.
-func (m *Manager) sweep() []*revision {
+func (rs *revisions) sweep() []*revision {
 	spare := -maxRestored
-	for _, r := range m.others {
+	for _, r := range rs.others {
 		if r.uses == 0 && !r.retired {
 			spare++
 		}
@@ -164,7 +164,7 @@ func (m *Manager) sweep() []*revision {
 	var idle []*revision
 	for before := -1; len(idle) > before; { // removing a revision may end the last use of others
 		before = len(idle)
-		m.others = slices.DeleteFunc(m.others, func(r *revision) bool {
+		rs.others = slices.DeleteFunc(rs.others, func(r *revision) bool {
 			kept := !r.retired && spare <= 0
 			if r.uses > 0 || kept {
 				return false
@@ -182,10 +182,10 @@ func (m *Manager) sweep() []*revision {
 	return idle
 }
 
-func (m *Manager) closeAll(idle []*revision) {
+func (rs *revisions) closeAll(idle []*revision) {
 	for _, r := range idle {
 		if err := r.close(); err != nil {
-			m.c.Log.Warn("closing unused agents", zap.Error(err))
+			rs.log.Warn("closing unused agents", zap.Error(err))
 		}
 	}
 }

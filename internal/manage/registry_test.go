@@ -50,20 +50,20 @@ func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 	create := func(id, member string) {
 		t.Helper()
 		rules := "supervisor: {rules: [{id: one, when: \"turn == 1\", next: [" + member + "]}, {id: end, when: \"true\", finish: last}]}"
-		if _, err := m.CreateTeam(ctx, yaml("teams: {"+id+": {members: [{agent: "+member+"}], "+rules+"}}")); err != nil {
+		if _, err := NewManager(m).CreateTeam(ctx, yaml("teams: {"+id+": {members: [{agent: "+member+"}], "+rules+"}}")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	create("inner", "desk") // of the file, and it asks
 	create("outer", "inner")
 	create("aside", "echo")
-	before := m.served.Load()
-	if _, err := m.UpdateTeam(ctx, &teamv1.UpdateTeamRequest{TeamId: "inner", Form: &teamv1.UpdateTeamRequest_Yaml{
+	before := m.state()
+	if _, err := NewManager(m).UpdateTeam(ctx, &teamv1.UpdateTeamRequest{TeamId: "inner", Form: &teamv1.UpdateTeamRequest_Yaml{
 		Yaml: "teams: {inner: {name: New, workflow: {steps: [{id: a, agent: desk}]}}}",
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	after := m.served.Load()
+	after := m.state()
 	for name, kept := range map[string]bool{"inner": false, "outer": false, "aside": true} {
 		if (before.additions[name] == after.additions[name]) != kept {
 			t.Errorf("%s is kept: %t", name, !kept)
@@ -72,7 +72,7 @@ func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 	if before.base != after.base {
 		t.Error("the file is built again")
 	}
-	if n := len(m.others); n > 0 {
+	if n := len(m.built.others); n > 0 {
 		t.Errorf("%d revisions are open that nobody uses", n)
 	}
 
@@ -83,22 +83,22 @@ func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 	if err := m.Refresh(t.Context(), file(t, asking.Renewed...)); err != nil { // everything is new
 		t.Fatal(err)
 	}
-	if n := len(m.others); n != 3 { // outer, inner that it has, and the file below
+	if n := len(m.built.others); n != 3 { // outer, inner that it has, and the file below
 		t.Errorf("%d revisions are open, want the 3 that are used", n)
 	}
 	if h, err := old.HealthCheck(t.Context()); err != nil || strings.Contains(h.GetDetail(), "closed") {
 		t.Errorf("%v, %v", h, err)
 	}
 	release()
-	if n := len(m.others); n > 0 {
+	if n := len(m.built.others); n > 0 {
 		t.Errorf("%d revisions are open that nobody uses", n)
 	}
 	for _, id := range []string{"outer", "inner", "aside"} {
-		if _, err := m.DeleteTeam(ctx, &teamv1.DeleteTeamRequest{TeamId: id}); err != nil {
+		if _, err := NewManager(m).DeleteTeam(ctx, &teamv1.DeleteTeamRequest{TeamId: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := fmt.Sprint(m.Served().TeamIDs(), len(m.others), len(m.served.Load().additions)); got != "[company desk] 0 0" {
+	if got := fmt.Sprint(m.Served().TeamIDs(), len(m.built.others), len(m.state().additions)); got != "[company desk] 0 0" {
 		t.Error(got)
 	}
 }
@@ -106,20 +106,20 @@ func TestR_003_17_BuildsWhatChanges(t *testing.T) {
 // A team that the file defines after an account has made one with its id is that of the file, and belongs to no account.
 func TestR_003_17_TheFileTakesAnID(t *testing.T) {
 	m := serving(t, file(t), &notes{})
-	if _, err := m.CreateTeam(ann(t), yaml("teams: {club: {workflow: {steps: [{id: a, agent: echo}]}}}")); err != nil {
+	if _, err := NewManager(m).CreateTeam(ann(t), yaml("teams: {club: {workflow: {steps: [{id: a, agent: echo}]}}}")); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.AccountOf("club"); got != "acme" {
 		t.Fatalf("the account is %q", got)
 	}
-	built := len(m.others)
+	built := len(m.built.others)
 	if err := m.Refresh(t.Context(), file(t, "teams:\n", "teams:\n  club: {workflow: {steps: [{id: a, agent: echo}]}}\n")); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.AccountOf("club"); got != "" || !m.InFile("club") {
 		t.Errorf("the account of the team of the file is %q", got)
 	}
-	if got := len(m.others); got != built {
+	if got := len(m.built.others); got != built {
 		t.Errorf("%d revisions are open that nobody uses", got-built)
 	}
 }
@@ -156,7 +156,7 @@ func (n *notes) Definition(_ context.Context, revision string) ([]byte, error) {
 }
 
 // serving serves a definition.
-func serving(t *testing.T, def *config.Config, n *notes) *Manager {
+func serving(t *testing.T, def *config.Config, n *notes) *Registry {
 	t.Helper()
 	m, err := New(Config{Store: memstore.Open(t), Definitions: n, File: def, Open: true})
 	if err == nil {
@@ -173,7 +173,7 @@ func serving(t *testing.T, def *config.Config, n *notes) *Manager {
 	return m
 }
 
-func pinsOf(t *testing.T, l *Manager, id string) *teamv1.Pins {
+func pinsOf(t *testing.T, l *Registry, id string) *teamv1.Pins {
 	t.Helper()
 	pins, err := l.Pins(t.Context(), id)
 	if err != nil {
@@ -232,18 +232,18 @@ func TestRestoredOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n.reads.Load() != 1 || len(l.others) != 1 || l.others[0].uses != 50 {
-		t.Fatalf("%d reads, %d revisions", n.reads.Load(), len(l.others))
+	if n.reads.Load() != 1 || len(l.built.others) != 1 || l.built.others[0].uses != 50 {
+		t.Fatalf("%d reads, %d revisions", n.reads.Load(), len(l.built.others))
 	}
 	for _, release := range releases {
 		release()
 		release() // counts once
 	}
-	if len(l.others) != 1 || l.others[0].uses != 0 {
-		t.Errorf("%d revisions, want the one to be kept for the next run", len(l.others))
+	if len(l.built.others) != 1 || l.built.others[0].uses != 0 {
+		t.Errorf("%d revisions, want the one to be kept for the next run", len(l.built.others))
 	}
-	if err := l.Refresh(t.Context(), file(t)); err != nil || len(l.others) != 0 {
-		t.Errorf("%d revisions, %v; want none after a reload", len(l.others), err)
+	if err := l.Refresh(t.Context(), file(t)); err != nil || len(l.built.others) != 0 {
+		t.Errorf("%d revisions, %v; want none after a reload", len(l.built.others), err)
 	}
 }
 
@@ -261,8 +261,8 @@ func TestOldRevisionsAreBounded(t *testing.T) {
 		}
 		all = append(all, pinsOf(t, l, "company"))
 	}
-	if len(l.others) != 1 {
-		t.Errorf("%d revisions are open, want the one that is used", len(l.others))
+	if len(l.built.others) != 1 {
+		t.Errorf("%d revisions are open, want the one that is used", len(l.built.others))
 	}
 	for _, pins := range all[:2*maxRestored] {
 		_, done, err := l.Pinned(t.Context(), "company", pins)
@@ -271,12 +271,12 @@ func TestOldRevisionsAreBounded(t *testing.T) {
 		}
 		done()
 	}
-	if len(l.others) != 1+maxRestored {
-		t.Errorf("%d revisions are open, want %d", len(l.others), 1+maxRestored)
+	if len(l.built.others) != 1+maxRestored {
+		t.Errorf("%d revisions are open, want %d", len(l.built.others), 1+maxRestored)
 	}
 	release()
-	if len(l.others) != maxRestored {
-		t.Errorf("%d revisions are open, want %d", len(l.others), maxRestored)
+	if len(l.built.others) != maxRestored {
+		t.Errorf("%d revisions are open, want %d", len(l.built.others), maxRestored)
 	}
 }
 
@@ -314,13 +314,13 @@ func TestPinnedFails(t *testing.T) {
 	if got := reason(pins, "company"); got != "none" {
 		t.Errorf("not to be read now: %s", got)
 	}
-	l.restoring <- struct{}{}
+	l.built.restoring <- struct{}{}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(agent.ErrShutdown)
 	if _, _, err := l.Pinned(ctx, "company", pins); !errors.Is(err, agent.ErrShutdown) {
 		t.Errorf("error is %v", err)
 	}
-	<-l.restoring
+	<-l.built.restoring
 	if a, release, err := l.Pinned(t.Context(), "company", nil); err != nil || a == nil {
 		t.Errorf("a run that is tied to nothing: %v", err)
 	} else {

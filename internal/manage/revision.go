@@ -3,13 +3,67 @@ package manage
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 
+	"go.uber.org/zap"
+
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
+	"github.com/agentteams/team-server/internal/board"
 	"github.com/agentteams/team-server/internal/build"
 	"github.com/agentteams/team-server/internal/config"
+	"github.com/agentteams/team-server/internal/egress"
+	"github.com/agentteams/team-server/internal/store"
 	"github.com/agentteams/team-server/pkg/manager"
+	"github.com/agentteams/team-server/pkg/upstream"
 )
+
+// revisions builds revisions, and holds them while they are used.
+type revisions struct {
+	egress  *egress.Dialer  // makes the connections whose address the file names
+	guarded *egress.Dialer  // makes all other connections
+	guard   *egress.Guard   // of guarded, with the addresses that the file allows
+	calls   *upstream.Guard // so that a reload does not reset circuit breakers
+
+	definitions store.Definitions
+	boards      board.Store // nil if teams have no boards
+	log         *zap.Logger
+
+	restoring chan struct{}         // semaphore of size 1: one definition is restored at a time
+	served    atomic.Pointer[state] // stored while holding Registry.changing and mu
+
+	mu     sync.Mutex
+	others []*revision // not served, but used by runs or kept for reuse; most recently used last; guarded by mu
+}
+
+func newRevisions(c Config) (*revisions, error) {
+	out, err := egress.New(egress.Config{})
+	if err != nil {
+		return nil, err
+	}
+	guard, err := egress.NewGuard()
+	if err != nil {
+		return nil, err
+	}
+	guarded, err := egress.New(egress.Config{Allow: guard.Allow})
+	if err != nil {
+		return nil, err
+	}
+	return &revisions{
+		egress: out, guarded: guarded, guard: guard, calls: upstream.New(upstream.Config{Log: c.Log}),
+		definitions: c.Definitions, boards: c.Boards, log: c.Log, restoring: make(chan struct{}, 1),
+	}, nil
+}
+
+// guardOf returns the guard of connections whose addresses the file does not name.
+func guardOf(def *config.Config) (*egress.Guard, error) {
+	g, err := egress.NewGuard(def.EgressAllow()...)
+	if err != nil {
+		return nil, fmt.Errorf("server.egress.allow: %w", err)
+	}
+	return g, nil
+}
 
 // revision is a configuration with the agents built from it: the configuration file, one addition
 // to it, or the stored definition of a run.
@@ -20,8 +74,8 @@ type revision struct {
 	pinned   map[string]*pinned   // its own agents, by id
 	from     map[string]*revision // revisions whose agents it uses, by name of the addition; "" is the file
 
-	uses    int  // runs that use it, and revisions that use its agents; guarded by Manager.mu
-	retired bool // no new run may use it; guarded by Manager.mu
+	uses    int  // runs that use it, and revisions that use its agents; guarded by revisions.mu
+	retired bool // no new run may use it; guarded by revisions.mu
 }
 
 // pinned is what a run stores about the definition of its agent.
@@ -53,25 +107,25 @@ type plan struct {
 }
 
 // newRevision builds the agents of a plan.
-func (m *Manager) newRevision(p plan) (*revision, error) {
+func (rs *revisions) newRevision(p plan) (*revision, error) {
 	if p.ids == nil {
 		p.ids = p.def.Used
 	}
-	r := &revision{def: p.def, registry: manager.New(manager.Config{Log: m.c.Log}), pinned: map[string]*pinned{}, from: p.from}
-	if err := m.fill(r, p); err != nil {
+	r := &revision{def: p.def, registry: manager.New(manager.Config{Log: rs.log}), pinned: map[string]*pinned{}, from: p.from}
+	if err := rs.fill(r, p); err != nil {
 		r.registry.Close()
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
 	for _, from := range p.from {
 		from.uses++
 	}
 	return r, nil
 }
 
-func (m *Manager) fill(r *revision, p plan) error {
-	c := build.Config{Definition: p.def, IDs: p.ids, Registry: r.registry, Egress: m.egress, Guarded: m.guarded, Upstreams: m.calls, Current: m.Served, Boards: m.c.Boards, Log: m.c.Log}
+func (rs *revisions) fill(r *revision, p plan) error {
+	c := build.Config{Definition: p.def, IDs: p.ids, Registry: r.registry, Egress: rs.egress, Guarded: rs.guarded, Upstreams: rs.calls, Current: func() *config.Config { return rs.served.Load().def }, Boards: rs.boards, Log: rs.log}
 	for id, other := range p.have {
 		a, err := other.registry.Get(id)
 		if err == nil {

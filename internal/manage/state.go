@@ -41,6 +41,14 @@ type entry struct {
 // team reports whether the entry was created as a team rather than as an agent.
 func (e *entry) team() bool { return e.outline != nil && slices.Contains(e.outline.Teams, e.ID) }
 
+// fault returns the first reason why the entry is not served, "" if none is known.
+func (e *entry) fault() string {
+	if len(e.faults) == 0 {
+		return ""
+	}
+	return e.faults[0].Message
+}
+
 // ids returns the ids of the agents and teams that the entry defines.
 func (e *entry) ids() []string {
 	if e == nil || e.outline == nil {

@@ -15,53 +15,53 @@ const syncGap = 10 * time.Millisecond
 
 // Sync serves the changes that other replicas had made when it was called. Concurrent callers share
 // one sync. The error is STORE_UNAVAILABLE if the store fails.
-func (m *Manager) Sync(ctx context.Context) error {
-	called := m.syncs.Load()
-	unlock, err := lock(ctx, m.syncing)
+func (g *Registry) Sync(ctx context.Context) error {
+	called := g.syncs.Load()
+	unlock, err := lock(ctx, g.syncing)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if m.syncs.Load() > called {
+	if g.syncs.Load() > called {
 		return nil // another sync has begun since the call and succeeded
 	}
-	if err := agent.Sleep(ctx, syncGap-time.Since(m.lastSync)); err != nil {
+	if err := agent.Sleep(ctx, syncGap-time.Since(g.lastSync)); err != nil {
 		return err
 	}
-	m.syncs.Add(1)
-	m.lastSync = time.Now()
-	if err := m.catchUp(ctx); err != nil {
-		m.syncs.Add(-1)
+	g.syncs.Add(1)
+	g.lastSync = time.Now()
+	if err := g.catchUp(ctx); err != nil {
+		g.syncs.Add(-1)
 		return err
 	}
 	return nil
 }
 
 // catchUp is like Refresh, but does not wait for a change in progress if the catalog is unchanged.
-func (m *Manager) catchUp(ctx context.Context) error {
-	version, err := m.c.Store.CatalogVersion(ctx)
-	if err != nil || version == m.served.Load().version {
+func (g *Registry) catchUp(ctx context.Context) error {
+	version, err := g.c.Store.CatalogVersion(ctx)
+	if err != nil || version == g.state().version {
 		return storeError(err)
 	}
-	return m.Refresh(ctx, nil)
+	return g.Refresh(ctx, nil)
 }
 
 // seek calls Sync if an id is not known, because another replica may have created it.
-func (m *Manager) seek(ctx context.Context, id string) error {
-	if m.Served().Used[id] || m.served.Load().entries[id] != nil {
+func (g *Registry) seek(ctx context.Context, id string) error {
+	if g.Served().Used[id] || g.state().entries[id] != nil {
 		return nil
 	}
-	return m.Sync(ctx)
+	return g.Sync(ctx)
 }
 
 // servedTeam returns the configuration of a team that is served. The error is TEAM_NOT_FOUND if there
 // is no such team, or the caller of ctx, if it has one, may not use it.
-func (m *Manager) servedTeam(ctx context.Context, id string) (*teamv1.TeamConfig, error) {
-	if err := m.seek(ctx, id); err != nil {
+func (g *Registry) servedTeam(ctx context.Context, id string) (*teamv1.TeamConfig, error) {
+	if err := g.seek(ctx, id); err != nil {
 		return nil, err
 	}
-	t := m.Served().Server.GetTeams()[id]
-	if who, ok := identity.CallerOf(ctx); t != nil && (!ok || m.Allows(who, id)) {
+	t := g.Served().Server.GetTeams()[id]
+	if who, ok := identity.CallerOf(ctx); t != nil && (!ok || g.Allows(who, id)) {
 		return t, nil
 	}
 	return nil, teamNotFound(id)

@@ -14,7 +14,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/catalog"
 	"github.com/agentteams/team-server/internal/config/modes"
-	"github.com/agentteams/team-server/internal/config/source"
 	"github.com/agentteams/team-server/internal/config/warnings"
 	"github.com/agentteams/team-server/internal/identity"
 	"github.com/agentteams/team-server/internal/runs"
@@ -32,9 +31,9 @@ func (m *Manager) CreateTeam(ctx context.Context, req *teamv1.CreateTeamRequest)
 	if err != nil {
 		return nil, err
 	}
-	m.making.Store(agent.KeyOf(who.Account, d.id), true)
+	m.reg.making.Store(agent.KeyOf(who.Account, d.id), true)
 	err = m.change(ctx, m.add(d, who, req.GetValidateOnly()))
-	m.making.Delete(agent.KeyOf(who.Account, d.id))
+	m.reg.making.Delete(agent.KeyOf(who.Account, d.id))
 	if err != nil {
 		return nil, m.roleErrors(req.GetContract(), d.id, err)
 	}
@@ -138,7 +137,7 @@ func (m *Manager) GetTeamStatus(ctx context.Context, req *teamv1.GetTeamStatusRe
 
 // members returns the leader and the members of a team with their current health.
 func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
-	def := m.Served().Server.GetTeams()[id]
+	def := m.reg.Served().Server.GetTeams()[id]
 	if def == nil {
 		return nil
 	}
@@ -161,51 +160,6 @@ func (m *Manager) members(ctx context.Context, id string) []*teamv1.TeamMember {
 		list = append(list, one)
 	}
 	return list
-}
-
-// notReadyRetry is the delay after which a client should retry a request to a team that is not
-// ready.
-const notReadyRetry = 5 * time.Second
-
-// Ready returns nil if a team is served and the caller of ctx may use it, even if members are
-// unhealthy. Otherwise the error is TEAM_NOT_FOUND, or TEAM_NOT_READY if the team is being created by
-// the account of the caller, does not fit the configuration file, or could not be built.
-func (m *Manager) Ready(ctx context.Context, id string) error {
-	who, err := identity.Authenticated(ctx)
-	if err != nil {
-		return err
-	}
-	if m.Served().Server.GetTeams()[id] != nil {
-		if !m.Allows(who, id) {
-			return teamNotFound(id)
-		}
-		return nil
-	}
-	if err := m.Sync(ctx); err != nil { // another replica may have created it
-		return err
-	}
-	_, making := m.making.Load(agent.KeyOf(who.Account, id))
-	t, err := m.known(ctx, id, false)
-	switch {
-	case making:
-		return notReady(id, "it is being created")
-	case err != nil:
-		return err
-	case t.GetState() == teamv1.TeamState_TEAM_STATE_ERROR:
-		return notReady(id, t.GetDetail())
-	}
-	return nil
-}
-
-// Entry returns the id of the catalog entry that defines a team, or "" if the configuration file
-// defines it or it does not exist.
-func (m *Manager) Entry(id string) string { return m.served.Load().owners[id] }
-
-func notReady(id, why string) error {
-	return &agent.Error{
-		Reason: agent.ReasonTeamNotReady, Code: agent.CodeFailedPrecondition, Retry: true, RetryAfter: notReadyRetry,
-		Message: "team " + strconv.Quote(id) + " is not ready: " + why,
-	}
 }
 
 // draft returns the team that a validated request would create or update.
@@ -241,19 +195,19 @@ func teamNotFound(id string) error {
 // teams returns the ids of all teams that the caller may read, including those that are not served,
 // sorted.
 func (m *Manager) teams(ctx context.Context) []string {
-	ids := slices.Collect(maps.Keys(m.Served().Server.GetTeams()))
-	for id, e := range m.served.Load().entries {
+	ids := slices.Collect(maps.Keys(m.reg.Served().Server.GetTeams()))
+	for id, e := range m.reg.state().entries {
 		if e.def == nil && e.team() {
 			ids = append(ids, id)
 		}
 	}
-	return m.seen(ctx, slices.Values(ids))
+	return m.reg.seen(ctx, slices.Values(ids))
 }
 
 // team returns the description of a team. If fresh is true, the health of its members is checked
 // now.
 func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
-	if err := m.seek(ctx, id); err != nil {
+	if err := m.reg.seek(ctx, id); err != nil {
 		return nil, err
 	}
 	return m.known(ctx, id, fresh)
@@ -261,30 +215,25 @@ func (m *Manager) team(ctx context.Context, id string, fresh bool) (*teamv1.Team
 
 // known is like team but does not sync with other replicas.
 func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Team, error) {
-	if !m.sees(ctx, id) {
+	if !m.reg.sees(ctx, id) {
 		return nil, teamNotFound(id)
 	}
-	def := m.Served()
-	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.Revision(id)}
-	var broken source.Faults
-	s := m.served.Load()
+	def := m.reg.Served()
+	t := &teamv1.Team{Id: id, Name: id, Origin: teamv1.Origin_ORIGIN_FILE, Revision: m.reg.Revision(id)}
+	s := m.reg.state()
 	e := s.entries[id]
 	if e != nil && e.team() {
 		t.Origin, t.Created, t.Changed = teamv1.Origin_ORIGIN_API, timestamppb.New(e.Created), timestamppb.New(e.Changed)
 		if who, _ := identity.CallerOf(ctx); s.mayChange(e, who) { // other accounts may use it, but not read its prompts
 			t.Etag, t.Yaml, t.ChangedBy = etagOf(e), string(e.Data), e.ChangedBy
 		}
-		broken = e.faults
 	}
 	c := def.Server.GetTeams()[id]
 	switch {
 	case c == nil && (e == nil || !e.team()):
 		return nil, teamNotFound(id)
 	case c == nil:
-		t.State = teamv1.TeamState_TEAM_STATE_ERROR
-		if len(broken) > 0 {
-			t.Detail = broken[0].Message
-		}
+		t.State, t.Detail = teamv1.TeamState_TEAM_STATE_ERROR, e.fault()
 		return t, nil
 	}
 	t.Description, t.Mode = c.GetDescription(), modes.Name(c)
@@ -309,9 +258,9 @@ func (m *Manager) known(ctx context.Context, id string, fresh bool) (*teamv1.Tea
 // check.
 func (m *Manager) health(ctx context.Context, id string, fresh bool) *teamv1.Health {
 	if !fresh {
-		return m.served.Load().of(id).registry.Health(id)
+		return m.reg.state().of(id).registry.Health(id)
 	}
-	a, err := m.Get(id)
+	a, err := m.reg.Get(id)
 	if err != nil {
 		return agent.Unhealthy(agent.AsError(err).Message)
 	}

@@ -165,7 +165,7 @@ func (d *Dev) unwatched(text string) { d.Say("%s", text) }
 
 // Banner returns the text that dev prints at start: teams, addresses, and a command to try.
 func (d *Dev) Banner(r *Running) string {
-	def := r.Teams.Served()
+	def := r.Agents.Served()
 	teams, id := def.TeamIDs(), def.DefaultAgent()
 	if id == "" && len(teams) > 0 {
 		id = teams[0]

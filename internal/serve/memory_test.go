@@ -32,11 +32,11 @@ agents: {talker: {model: m, instructions: Talk.}}
 	}
 	chat("1")
 	chat("3")
-	if err := r.Teams.Refresh(t.Context(), define(t, strings.Replace(text, "Talk.", "Talk more.", 1), nil)); err != nil {
+	if err := r.Agents.Refresh(t.Context(), define(t, strings.Replace(text, "Talk.", "Talk more.", 1), nil)); err != nil {
 		t.Fatal(err)
 	}
 	chat("5")
-	if err := r.Teams.Refresh(t.Context(), define(t, strings.Replace(text, "Talk.", "Talk., memory: false", 1), nil)); err != nil {
+	if err := r.Agents.Refresh(t.Context(), define(t, strings.Replace(text, "Talk.", "Talk., memory: false", 1), nil)); err != nil {
 		t.Fatal(err)
 	}
 	chat("1")

@@ -73,13 +73,13 @@ func TestReloadKeepsWaitingRuns(t *testing.T) {
 	r := serveLocal(t, file(t))
 	first, second := ask(t, r), ask(t, r)
 	for range 3 {
-		if err := r.Teams.Refresh(t.Context(), file(t, asking.Renewed...)); err != nil {
+		if err := r.Agents.Refresh(t.Context(), file(t, asking.Renewed...)); err != nil {
 			t.Fatal(err)
 		}
 		says(t, fresh(t, r), "NEW got: NEW says no more")
 	}
 	says(t, answer(t, r, first, "red"), "OLD got: OLD says red")
-	if err := r.Teams.Refresh(t.Context(), file(t)); err != nil { // and back
+	if err := r.Agents.Refresh(t.Context(), file(t)); err != nil { // and back
 		t.Fatal(err)
 	}
 	says(t, answer(t, r, second, "blue"), "OLD got: OLD says blue")

@@ -143,7 +143,7 @@ func (r *Running) apply(ctx context.Context, file, before *config.Config) error 
 		return err
 	}
 	if !file.Same(before) {
-		if err := r.Teams.Refresh(ctx, file); err != nil {
+		if err := r.Agents.Refresh(ctx, file); err != nil {
 			return err
 		}
 	}

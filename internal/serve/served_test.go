@@ -26,7 +26,7 @@ func TestR_003_17_DefaultStays(t *testing.T) {
 	if _, err := r.Teams.CreateTeam(ann(t), yaml("teams: {other: {workflow: {steps: [{id: a, agent: member}]}}}")); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.Teams.Served().DefaultAgent(); got != "desk" {
+	if got := r.Agents.Served().DefaultAgent(); got != "desk" {
 		t.Errorf("the default is %q", got)
 	}
 }

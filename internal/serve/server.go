@@ -35,8 +35,9 @@ type Running struct {
 	HTTP, GRPC string
 	// Metrics is the address at which it serves metrics, HOST:PORT, or Off.
 	Metrics string
-	// Teams holds the agents that it serves, and manages them.
-	Teams *manage.Manager
+	// Agents are the agents that it serves, and Teams manages them.
+	Agents *manage.Registry
+	Teams  *manage.Manager
 
 	file    *config.Config // the configuration it was started with
 	server  *server.TeamServer
@@ -69,30 +70,31 @@ func (r *Running) Stop() error {
 func startServer(ctx context.Context, file *config.Config, o resources, c server.Config) (*Running, error) {
 	c.Settings, c.Loopback = settingsOf(file, o.without), file.Loopback()
 	c.Listeners, c.Store, c.Version, c.Meter = o.listeners, o.store, Version(), o.telemetry.meter()
-	teams, err := manage.New(manage.Config{
+	agents, err := manage.New(manage.Config{
 		Store: o.store, Definitions: o.store, Boards: o.store, File: file, Open: !auth.Authenticates(c.Settings.GetAuth()), Clock: o.store.Now, Log: c.Log.Named("agents"),
 	})
 	if err != nil {
 		return nil, errors.Join(err, o.close())
 	}
-	closing := func(err error) error { return errors.Join(err, teams.Close(), o.close()) }
-	if err := teams.Refresh(ctx, nil); err != nil {
+	closing := func(err error) error { return errors.Join(err, agents.Close(), o.close()) }
+	if err := agents.Refresh(ctx, nil); err != nil {
 		return nil, closing(err)
 	}
 	reloads, err := metrics.NewReloads(o.telemetry.meter(), time.Now())
 	if err != nil {
 		return nil, closing(fmt.Errorf("metrics: %w", err))
 	}
-	c.Agents, c.Boards, c.Teams, c.Definitions, c.ExtendedCards = teams, teams, teams, teams, teams.ExtendedCards
-	c.NamedInMetrics, c.Tracing = teams.InFile, o.telemetry.tracing(teams.Secrets)
+	teams := manage.NewManager(agents)
+	c.Agents, c.Boards, c.Teams, c.Definitions, c.ExtendedCards = agents, agents, teams, agents, agents.ExtendedCards
+	c.NamedInMetrics, c.Tracing = agents.InFile, o.telemetry.tracing(agents.Secrets)
 	s, err := server.New(c)
 	if err != nil { // it has closed the listeners
-		return nil, errors.Join(err, teams.Close(), o.telemetry.close(), o.store.Close())
+		return nil, errors.Join(err, agents.Close(), o.telemetry.close(), o.store.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Running{
 		HTTP: addressOf(c.Listeners.HTTP), GRPC: addressOf(c.Listeners.GRPC), Metrics: o.telemetry.address(),
-		Teams: teams, file: file, server: s, without: o.without, level: o.level,
+		Agents: agents, Teams: teams, file: file, server: s, without: o.without, level: o.level,
 		records: newRecords(o.store, c.Log), reloads: reloads, log: c.Log, cancel: cancel, done: make(chan struct{}),
 	}
 	r.records.add(ctx, "server.start", file)
@@ -100,7 +102,7 @@ func startServer(ctx context.Context, file *config.Config, o resources, c server
 		defer close(r.done)
 		defer cancel()
 		var following sync.WaitGroup
-		following.Go(func() { teams.Run(ctx) })
+		following.Go(func() { agents.Run(ctx) })
 		following.Go(func() { r.records.run(ctx) })
 		measuring, stopMeasuring := context.WithCancel(context.WithoutCancel(ctx)) // also while the server drains
 		defer stopMeasuring()
@@ -111,7 +113,7 @@ func startServer(ctx context.Context, file *config.Config, o resources, c server
 		following.Wait()
 		stopMeasuring()
 		scraped.Wait()
-		r.err = errors.Join(err, teams.Close(), o.store.Close())
+		r.err = errors.Join(err, agents.Close(), o.store.Close())
 	}()
 	return r, nil
 }

@@ -141,12 +141,12 @@ func TestServersInACircle(t *testing.T) {
 	text := strings.Replace(far, "KIND", kind, 1)
 	b := serveLocal(t, define(t, strings.Replace(far, "KIND", "scripted: {steps: [{echo: true}]}", 1), nil))
 	a := serveLocal(t, define(t, text, map[string]string{"PEER": b.GRPC}))
-	if err := b.Teams.Refresh(t.Context(), define(t, text, map[string]string{"PEER": a.GRPC})); err != nil {
+	if err := b.Agents.Refresh(t.Context(), define(t, text, map[string]string{"PEER": a.GRPC})); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	team, err := a.Teams.Get("desk")
+	team, err := a.Agents.Get("desk")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -391,7 +391,9 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	}
 	m := monitor.New(watching)
 	halting := halt.Config{Store: c.Store, Keeper: k.keeper, Tasks: k.handler, Clock: c.Store.Now, Log: c.Log.Named("halt")}
-	halting.Names, _ = c.Teams.(halt.Names)
+	if c.Teams != nil { // else names that the server does not know are not refused
+		halting.Names, _ = c.Definitions.(halt.Names)
+	}
 	config := server.Config{
 		Settings: k.settings, Handler: k.handler, Teams: c.Teams, Monitor: m, Halts: halt.NewService(halting), Memory: k.budget,
 		Collaborations: collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: c.Store, Full: k.engine.Full, Clock: c.Store.Now}),

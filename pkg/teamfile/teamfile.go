@@ -55,7 +55,7 @@ func (c Config) program() *config.Program {
 // nothing uses the agents.
 type File struct {
 	def    *config.Config
-	agents *manage.Manager
+	agents *manage.Registry
 	store  server.Store
 	own    server.Store // the default store, which Close closes; nil if Config has one
 	log    *zap.Logger

@@ -288,7 +288,7 @@ func TestR_003_17_Replicas(t *testing.T) {
 	a, b := apis(t, houseA.Target)[0], apis(t, houseB.Target)[1]
 	start := time.Now()
 	made := a.create(t, team("mine", "one"))
-	until(t, "B serves it", func() bool { return houseB.running.Teams.Revision("mine") == made.GetRevision() })
+	until(t, "B serves it", func() bool { return houseB.running.Agents.Revision("mine") == made.GetRevision() })
 	t.Logf("B serves it %s after the call", time.Since(start))
 	houseB.says(t, "mine", "x", "one")
 	resp, err := b.teams.UpdateTeam(t.Context(), update("mine", made.GetEtag(), team("mine", "two")))
@@ -297,12 +297,12 @@ func TestR_003_17_Replicas(t *testing.T) {
 	}
 	_, err = a.teams.UpdateTeam(t.Context(), update("mine", made.GetEtag(), team("mine", "three"))) // whether A knows already or not
 	fault(t, err, "Aborted", "VERSION_CONFLICT")
-	until(t, "A serves the new one", func() bool { return houseA.running.Teams.Revision("mine") == resp.GetTeam().GetRevision() })
+	until(t, "A serves the new one", func() bool { return houseA.running.Agents.Revision("mine") == resp.GetTeam().GetRevision() })
 	houseA.says(t, "mine", "x", "two")
 	if _, err := b.teams.DeleteTeam(t.Context(), &teamv1.DeleteTeamRequest{TeamId: "mine"}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is gone on A", func() bool { return houseA.running.Teams.Revision("mine") == "" })
+	until(t, "it is gone on A", func() bool { return houseA.running.Agents.Revision("mine") == "" })
 	_, err = a.teams.GetTeam(t.Context(), &teamv1.GetTeamRequest{TeamId: "mine"})
 	fault(t, err, "NotFound", "TEAM_NOT_FOUND")
 
@@ -321,7 +321,7 @@ func TestR_003_17_Replicas(t *testing.T) {
 		t.Error(all)
 	}
 	until(t, "both serve all", func() bool {
-		return len(houseA.running.Teams.Served().TeamIDs()) == 21 && len(houseB.running.Teams.Served().TeamIDs()) == 21
+		return len(houseA.running.Agents.Served().TeamIDs()) == 21 && len(houseB.running.Agents.Served().TeamIDs()) == 21
 	})
 }
 

@@ -678,7 +678,7 @@ func TestR_001_13_Thousand(t *testing.T) {
 	}
 	h.stop()
 	h = open(t, at, base, h.llm)
-	if n := len(h.running.Teams.Served().TeamIDs()); n != many+1 {
+	if n := len(h.running.Agents.Served().TeamIDs()); n != many+1 {
 		t.Errorf("%d teams are served after a restart", n)
 	}
 }

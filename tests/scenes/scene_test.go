@@ -49,7 +49,7 @@ type scene struct {
 type life struct {
 	rig.Target
 	store   *faulty.Store
-	live    *manage.Manager
+	live    *manage.Registry
 	stop    func() // in good order
 	close   func() // of the store
 	clients []rig.Client
