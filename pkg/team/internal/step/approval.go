@@ -44,7 +44,7 @@ func approve(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		a := w.Approval
 		if a != nil && a.rejects() {
-			return w.rejection()
+			return a.rejection()
 		}
 		by, req := w.approvers()
 		switch {
@@ -79,7 +79,7 @@ func (w *Work) approvers() (*agent.Approvers, *teamv1.ApprovalRequest) {
 		req.Member, req.Arguments, req.Hash = w.Step.GetMember(), agent.Prompt(w.Input), agent.HashOf(prompt.HandedOver(w.Input))
 	case w.Step.GetKind() == teamv1.Step_KIND_TOOL:
 		tool, ok := w.by.Tools.find(w.Step.GetName())
-		arguments, valid := w.arguments()
+		arguments, valid := toolArguments(w.Arguments)
 		if !ok || !valid {
 			return nil, nil // it is not called
 		}
@@ -111,7 +111,7 @@ func AllowKey(r *teamv1.ApprovalRequest) string {
 func (w *Work) useApproved() {
 	switch {
 	case w.Approval.Request.GetTool() != "":
-		own, _ := w.arguments()
+		own, _ := toolArguments(w.Arguments)
 		w.Arguments = w.Approval.arguments()
 		w.edited = w.Arguments != string(own)
 	case w.Approval.Answer.GetArguments() != "":
@@ -150,10 +150,10 @@ func (w *Work) given() *teamv1.Input {
 
 // rejection returns the result of a step that people have rejected. The model that made a tool call is
 // told why.
-func (w *Work) rejection() Result {
-	r, why := w.Approval.Request, "a person rejected it"
-	switch reason := w.Approval.Answer.GetReason(); {
-	case w.Approval.Answer == nil:
+func (a *Approval) rejection() Result {
+	r, why := a.Request, "a person rejected it"
+	switch reason := a.Answer.GetReason(); {
+	case a.Answer == nil:
 		why = "it was not approved in time"
 	case reason != "":
 		why += ": " + reason
@@ -200,10 +200,10 @@ func (w *Work) askApproval(by *agent.Approvers, req *teamv1.ApprovalRequest) Res
 	return res
 }
 
-// arguments returns the arguments of a tool call as the tool is given them. It reports whether they
+// toolArguments returns the arguments of a tool call as the tool is given them. It reports whether they
 // are JSON.
-func (w *Work) arguments() (json.RawMessage, bool) {
-	arguments := strings.TrimSpace(w.Arguments)
+func toolArguments(text string) (json.RawMessage, bool) {
+	arguments := strings.TrimSpace(text)
 	if arguments == "" {
 		arguments = "{}"
 	}

@@ -69,10 +69,10 @@ func toolAsks(tool string, q *teamv1.ToolQuestion) string {
 	return text
 }
 
-// releaseTool ends the call of the step that the tool keeps open, if there is one.
-func (w *Work) releaseTool(tool agent.Tool) {
+// releaseTool ends the call with a key that the tool keeps open, if there is one.
+func releaseTool(tool agent.Tool, key string) {
 	if asking, ok := tool.(agent.AskingTool); ok {
-		asking.Release(w.key())
+		asking.Release(key)
 	}
 }
 
@@ -83,7 +83,7 @@ func (r *Runner) Release(w *Work, sets []agent.ToolSet) {
 		return
 	}
 	if own, ok := r.Tools.Own[w.Step.GetName()]; ok {
-		w.releaseTool(own)
+		releaseTool(own, w.key())
 	}
 	for _, set := range sets { // which one has the tool is not known in a run that has ended
 		if asking, ok := set.(interface{ Release(key string) }); ok {

@@ -18,9 +18,9 @@ import (
 func begin(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		resumed := w.by.Run.Resumed()
-		use, ctx, err := w.use(ctx)
+		use, ctx, err := inforce.Of(ctx).Begin(ctx, w.Scope, w.Target.subject(w.Step.GetName(), &w.by.Tools))
 		held := errors.Is(err, inforce.ErrHeld)
-		if err != nil && !held && w.failedTool(err) == nil { // a halted tool has a result, which the model is told
+		if err != nil && !held && failedTool(w.Step, err) == nil { // a halted tool has a result, which the model is told
 			return w.refused(err)
 		}
 		defer use.End()
@@ -61,7 +61,7 @@ func (w *Work) commence(use *inforce.Use) (res Result, over bool) {
 	case err == nil && w.by.Run.StartsBlocked(): // the run was paused during the commit
 		return Result{paused: true, notStarted: true}, true
 	case err == nil:
-		return w.haltedStart(use)
+		return haltedStart(w.Step, use)
 	case w.run.Err() != nil, errors.Is(err, agent.ErrCanceled):
 		return Result{Err: err, notStarted: true}, true
 	}

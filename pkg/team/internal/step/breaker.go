@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
@@ -25,15 +26,17 @@ const maxRetryAfter = time.Minute
 // reports the outcome afterwards.
 func breaker(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
-		if err := w.admit(); err != nil {
+		report, err := w.admit()
+		if err != nil {
 			return w.refused(err)
 		}
-		defer w.reportJudgement(agent.JudgementNone)
+		verdict := agent.JudgementNone // also when the agent panics
+		defer func() { report(verdict) }()
 		w.heard = false
 		began := w.by.Run.Now()
 		res := next(ctx, w)
 		if !res.notStarted {
-			w.reportJudgement(w.judgement(ctx, res.Err, w.by.Run.Now().Sub(began)))
+			verdict = judgement(ctx, res.Err, w.by.Run.Now().Sub(began), w.heard)
 		}
 		return res
 	}
@@ -43,46 +46,45 @@ func breaker(next Attempt) Attempt {
 // sooner does so because its caller gave it little time.
 const leastSilence = time.Second
 
-// breakerID returns the id of the agent whose breaker counts the step; empty if none does. Starting
+// breakerID returns the id of the agent whose breaker counts a step; empty if none does. Starting
 // a detached task says nothing about the agent, and a target with rounds has steps that do. A team
 // has none either: the breakers of its members say which of them are down.
-func (w *Work) breakerID() string {
-	if _, isTeam := w.Target.Agent.(agent.Composite); isTeam || w.Step.GetDetached() || w.Target.Rounds {
+func (t *Target) breakerID(step *teamv1.Step) string {
+	if _, isTeam := t.Agent.(agent.Composite); isTeam || step.GetDetached() || t.Rounds {
 		return ""
 	}
-	return w.Target.AgentID
+	return t.AgentID
 }
 
-// admit returns why the agent may not be called; nil if it may. An attempt that began before a
-// crash is continued even if the breaker is open.
-func (w *Work) admit() error {
+// admit returns why the agent may not be called; if it may, it returns what reports the outcome to the breaker. An attempt
+// that began before a crash is continued even if the breaker is open.
+func (w *Work) admit() (report func(agent.Judgement), err error) {
+	report = func(agent.Judgement) {}
 	if w.Attempts == 0 && w.Target.Leaf {
 		w.by.Upstreams.Called(w.by.Run.Account(), w.Target.Upstream)
 	}
-	if why := w.openBreaker(w.Target.AgentID); w.Target.Rounds && w.Attempts == 0 && why != "" {
-		return agent.Errorf(agent.CodeUnavailable, agent.ReasonBreakerOpen,
+	if why := w.by.openBreaker(w.Target.AgentID); w.Target.Rounds && w.Attempts == 0 && why != "" {
+		return nil, agent.Errorf(agent.CodeUnavailable, agent.ReasonBreakerOpen,
 			"agent %q is temporarily not called: %s; try again later", w.Target.AgentID, why).With("member", w.Step.GetMember())
 	}
-	id := w.breakerID()
+	id := w.Target.breakerID(w.Step)
 	if id == "" {
-		return nil
+		return report, nil
 	}
 	done, err := w.by.Upstreams.Allow(w.by.Run.Account(), id)
-	if err == nil {
-		w.judge = done
-		return nil
+	switch {
+	case err == nil:
+		return done, nil
+	case w.Open:
+		return report, nil
 	}
-	if w.Open {
-		return nil
-	}
-	e := agent.AsError(err)
-	return e.With("member", w.Step.GetMember())
+	return nil, agent.AsError(err).With("member", w.Step.GetMember())
 }
 
 // judgement returns what the end of an attempt says about the callee. A call that was ended from
 // above says nothing about it. A call that ran out of time counts as failed only if the callee was
-// silent: after its first event it works, and how long depends on its input.
-func (w *Work) judgement(ctx context.Context, err error, lasted time.Duration) agent.Judgement {
+// silent: after its first event, which heard reports, it works, and how long depends on its input.
+func judgement(ctx context.Context, err error, lasted time.Duration, heard bool) agent.Judgement {
 	cause := context.Cause(ctx)
 	switch {
 	case errors.Is(cause, errTimeout):
@@ -94,7 +96,7 @@ func (w *Work) judgement(ctx context.Context, err error, lasted time.Duration) a
 	switch {
 	case verdict != agent.JudgementFailed || agent.AsError(err).Code != agent.CodeDeadlineExceeded:
 		return verdict
-	case w.heard:
+	case heard:
 		return agent.JudgementAnswered
 	case lasted < leastSilence:
 		return agent.JudgementNone
@@ -102,13 +104,5 @@ func (w *Work) judgement(ctx context.Context, err error, lasted time.Duration) a
 	return verdict
 }
 
-// reportJudgement reports a judgement to the breaker, once.
-func (w *Work) reportJudgement(verdict agent.Judgement) {
-	if w.judge != nil {
-		w.judge(verdict)
-		w.judge = nil
-	}
-}
-
 // openBreaker returns why an agent is not called for the account of the run; empty if it may be.
-func (w *Work) openBreaker(id string) string { return w.by.Upstreams.Open(w.by.Run.Account(), id) }
+func (r *Runner) openBreaker(id string) string { return r.Upstreams.Open(r.Run.Account(), id) }

@@ -64,7 +64,7 @@ type cost struct {
 // which release books.
 func budget(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
-		if err := w.reserve(ctx); err != nil {
+		if err := w.by.Budget.acquire(ctx, w); err != nil {
 			return w.askForBudget(err)
 		}
 		if b := w.cost.budget; b != nil {
@@ -79,10 +79,9 @@ func budget(next Attempt) Attempt {
 	}
 }
 
-// reserve reserves the maximum cost of an attempt before it starts. It waits while siblings may
+// acquire reserves the maximum cost of an attempt before it starts. It waits while siblings may
 // still give back parts of their reservations. The error is BUDGET_EXCEEDED, or the cause of ctx.
-func (w *Work) reserve(ctx context.Context) (err error) {
-	b := w.by.Budget
+func (b *Budget) acquire(ctx context.Context, w *Work) (err error) {
 	switch {
 	case w.Prompt != nil:
 		return b.reserveTurn(ctx, w)
@@ -115,8 +114,8 @@ func (w *Work) reserve(ctx context.Context) (err error) {
 }
 
 // takeOver reserves the part of the budget that an open attempt was given by an earlier process.
-func (w *Work) takeOver() {
-	if b := w.by.Budget; w.Held && b.Limited() {
+func (b *Budget) takeOver(w *Work) {
+	if w.Held && b.Limited() {
 		w.cost.hold = b.budget.Resume(b.reservedBefore(w.Reserved), w.by.path(w.Step))
 	}
 }
@@ -230,14 +229,14 @@ func (w *Work) settle(res *Result) {
 		switch {
 		case !w.Target.Spends:
 		case e.Reason == agent.ReasonBudgetExceeded:
-			res.Err = w.partExceeded(e)
+			res.Err = partExceeded(e, w.by.Path, w.Step.GetMember())
 		case e.Reason == agent.ReasonAccountLimit: // of an account on the other server
 			res.Err = e.With(agent.DetailSetBy, w.by.Path+"/"+w.Step.GetMember())
 		}
 	}
 	switch {
 	case w.Prompt != nil:
-		spent = w.settleTurn(res, spent)
+		spent = w.by.Budget.settleTurn(w, res, spent)
 	case w.Target.Agent != nil && !res.waits():
 		spent = w.withTaskCost(spent, res.Err)
 	}
@@ -250,8 +249,8 @@ func (w *Work) settle(res *Result) {
 }
 
 // isBound reports whether an earlier attempt has begun a task on a peer, which the next one continues.
-func (w *Work) isBound() bool {
-	return slices.ContainsFunc(w.Recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })
+func (p *Past) isBound() bool {
+	return slices.ContainsFunc(p.Recorded, func(ev *teamv1.Event) bool { return ev.GetBound() != nil })
 }
 
 // withTaskCost returns what is booked for a call of an agent that has reported spent; see
@@ -272,24 +271,24 @@ func (w *Work) withTaskCost(spent *teamv1.Spent, err error) *teamv1.Spent {
 // release books the cost of the last attempt and gives back the rest of its reservation. It is called
 // after the cost is on record: otherwise another step could begin with what the record, after a crash,
 // still counts for this one. Further calls do nothing.
-func (w *Work) release() {
-	if w.Step.GetDetached() {
-		w.cost.hold.HandOver(w.cost.booked)
+func (c *cost) release(step *teamv1.Step) {
+	if step.GetDetached() {
+		c.hold.HandOver(c.booked)
 	} else {
-		w.cost.hold.Settle(w.cost.booked)
+		c.hold.Settle(c.booked)
 	}
-	w.cost.hold, w.cost.booked = nil, agent.Cost{}
+	c.hold, c.booked = nil, agent.Cost{}
 }
 
 // settleTurn returns what is booked for a model turn of which spent is known. If the provider has
 // billed more than the turn was allowed, whether it succeeded or failed, the result becomes an error
 // that ends the run.
-func (w *Work) settleTurn(res *Result, spent *teamv1.Spent) *teamv1.Spent {
+func (b *Budget) settleTurn(w *Work, res *Result, spent *teamv1.Spent) *teamv1.Spent {
 	e := agent.AsError(res.Err)
 	if e == nil && (spent == nil || spent.GetEstimated()) || e != nil && e.MayBeBilled() {
-		spent = w.estimate(spent)
+		spent = estimate(w.Target.Model, w.Reserved, spent)
 	} else {
-		w.by.Budget.meter.learn(w.Target.Model, w.Prompt, spent.GetInputTokens())
+		b.meter.learn(w.Target.Model, w.Prompt, spent.GetInputTokens())
 	}
 	if w.cost.hold != nil && !w.cost.hold.Reserved().Covers(agent.CostOf(spent)) {
 		*res = Result{Err: w.overbilled(spent)}
@@ -297,17 +296,27 @@ func (w *Work) settleTurn(res *Result, spent *teamv1.Spent) *teamv1.Spent {
 	return spent
 }
 
-// estimate returns the most that a turn can have cost of which only part is known: its reservation,
+// estimate returns the most that a turn of m can have cost of which only part is known: its reservation,
 // with the number of input tokens that the provider has reported.
-func (w *Work) estimate(known *teamv1.Spent) *teamv1.Spent {
-	in, out := w.Reserved.GetInputTokens(), max(w.Reserved.GetOutputTokens(), known.GetOutputTokens())
+func estimate(m agent.Model, reserved, known *teamv1.Spent) *teamv1.Spent {
+	in, out := reserved.GetInputTokens(), max(reserved.GetOutputTokens(), known.GetOutputTokens())
 	if n := known.GetInputTokens(); n > 0 {
 		in = n
 	}
 	return &teamv1.Spent{
-		ModelCalls: 1, InputTokens: in, OutputTokens: out, CostMicros: agent.PriceOf(w.Target.Model).Ceil(in, out), Estimated: true,
+		ModelCalls: 1, InputTokens: in, OutputTokens: out, CostMicros: agent.PriceOf(m).Ceil(in, out), Estimated: true,
 		CachedInputTokens: known.GetCachedInputTokens(), CacheWriteTokens: known.GetCacheWriteTokens(), ReasoningTokens: known.GetReasoningTokens(),
 	}
+}
+
+// affords reports whether the budget has room for another attempt like the one that c is the cost of, if it needs that much.
+func (b *Budget) affords(c *cost, need agent.Cost) bool {
+	if !b.Limited() {
+		return true
+	}
+	left, held := b.budget.Left(), c.hold.Reserved()
+	return (left.Tokens == agent.Unlimited || left.Tokens+held.Tokens-c.booked.Tokens >= need.Tokens) &&
+		(left.Micros == agent.Unlimited || left.Micros+held.Micros-c.booked.Micros >= need.Micros)
 }
 
 // overbilled returns the error for a turn for which the provider has billed more than was reserved.
@@ -322,11 +331,11 @@ func (w *Work) overbilled(spent *teamv1.Spent) error {
 	return e.With(agent.DetailSetBy, agent.SetByCaller)
 }
 
-// partExceeded returns the error of a member that exceeded its part of the budget. It fails the
+// partExceeded returns the error of a member of the team at path that exceeded its part of the budget. It fails the
 // member, not the whole run.
-func (w *Work) partExceeded(e *agent.Error) *agent.Error {
-	e = e.With(agent.DetailSetBy, w.by.Path+"/"+w.Step.GetMember())
-	e.Message = fmt.Sprintf("member %q has used up its part of the budget: %s", w.Step.GetMember(), e.Message)
+func partExceeded(e *agent.Error, path, member string) *agent.Error {
+	e = e.With(agent.DetailSetBy, path+"/"+member)
+	e.Message = fmt.Sprintf("member %q has used up its part of the budget: %s", member, e.Message)
 	return e
 }
 

@@ -25,7 +25,7 @@ func (w *Work) finish(res Result) error {
 	case res.Err != nil:
 		return w.fail(res.Err)
 	case res.Reply != nil:
-		return w.end(w.endOf(res.Reply))
+		return w.end(w.by.endOf(w.Step, w.Scope, res.Reply))
 	case w.Attempts == 0: // not started because the run is paused: there is nothing to record
 		return nil
 	}
@@ -41,7 +41,7 @@ func (w *Work) fail(err error) error {
 		if err := w.emit(w.event(&teamv1.Event{Kind: &teamv1.Event_Expired{Expired: &teamv1.Expired{Limit: w.Limit}}})); err != nil {
 			return err
 		}
-		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s); raise it, or give it less to do", w.Step.GetMember(), w.limit())
+		late := agent.Errorf(agent.CodeDeadlineExceeded, agent.ReasonTimeout, "member %q did not finish in time (%s); raise it, or give it less to do", w.Step.GetMember(), w.Target.limit(w.Limit, w.Step))
 		late.Spent = agent.AsError(err).Spent
 		return w.end(EndedWith(late, teamv1.Outcome_OUTCOME_TIMED_OUT))
 	}
@@ -59,20 +59,19 @@ func (w *Work) fail(err error) error {
 	return w.end(EndedWith(e, outcome))
 }
 
-// limit returns the name of the limit on the step's time, as people find it in the configuration
+// limit returns the name of the limit on a step's time, as people find it in the configuration
 // file, and its value.
-func (w *Work) limit() string {
-	name := w.Limit
-	if w.Limit == agent.LimitMemberTimeout && w.Step.GetTimeout() != nil {
+func (t *Target) limit(name string, step *teamv1.Step) string {
+	if name == agent.LimitMemberTimeout && step.GetTimeout() != nil {
 		name = "timeout of the step"
 	}
 	switch {
-	case w.Target.Timeout <= 0:
+	case t.Timeout <= 0:
 		return name
-	case w.Target.DefaultTimeout:
-		return fmt.Sprintf("%s: %s, the default", name, w.Target.Timeout)
+	case t.DefaultTimeout:
+		return fmt.Sprintf("%s: %s, the default", name, t.Timeout)
 	}
-	return fmt.Sprintf("%s: %s", name, w.Target.Timeout)
+	return fmt.Sprintf("%s: %s", name, t.Timeout)
 }
 
 // EndedWith returns the end of a step that did not succeed.
@@ -82,7 +81,7 @@ func EndedWith(err error, outcome teamv1.Outcome) *teamv1.Ended {
 }
 
 // endOf returns the end of a step that replied.
-func (w *Work) endOf(reply *teamv1.Reply) *teamv1.Ended {
+func (r *Runner) endOf(step *teamv1.Step, scope string, reply *teamv1.Reply) *teamv1.Ended {
 	end := &endWithReply{}
 	e := &end.ended
 	e.Outcome, e.Spent, e.Evidence, e.Warnings = reply.GetOutcome(), reply.GetSpent(), reply.GetEvidence(), reply.GetWarnings()
@@ -91,7 +90,7 @@ func (w *Work) endOf(reply *teamv1.Reply) *teamv1.Ended {
 		if reply.GetRef() > 0 {
 			e.Result = &teamv1.Ended_ReplyRef{ReplyRef: reply.GetRef()}
 		} else {
-			end.reply.Reply = w.by.Run.Completed(w.Scope, k.Message)
+			end.reply.Reply = r.Run.Completed(scope, k.Message)
 			e.Result = &end.reply
 		}
 		if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED && agent.Text(k.Message) == "" && prompt.OnlyText(k.Message) {
@@ -104,7 +103,7 @@ func (w *Work) endOf(reply *teamv1.Reply) *teamv1.Ended {
 	case *teamv1.Reply_Transfer:
 		e.Result = &teamv1.Ended_Transfer{Transfer: k.Transfer}
 	}
-	if w.Step.GetKind() == teamv1.Step_KIND_JUDGE {
+	if step.GetKind() == teamv1.Step_KIND_JUDGE {
 		e.Verdict = verdict.Of(reply)
 	}
 	if e.Outcome == teamv1.Outcome_OUTCOME_UNSPECIFIED {

@@ -29,14 +29,15 @@ func (w *Work) askForBudget(err error) Result {
 		r.Least, r.Most = r.GetLeast()+w.cost.besides.Micros, w.cost.most.Micros
 	}
 	res := w.ask(&teamv1.Asked{
-		Kind: teamv1.Asked_KIND_BUDGET, Roles: short.Roles, Budget: r, Message: &a2av1.Message{Parts: agent.TextParts(w.budgetQuestion(r))},
+		Kind: teamv1.Asked_KIND_BUDGET, Roles: short.Roles, Budget: r, Message: &a2av1.Message{Parts: agent.TextParts(budgetQuestion(r, w.by.described(w.Step, w.Target.Model), w.cost.besides != (agent.Cost{})))},
 	}, 0)
 	res.notStarted = true
 	return res
 }
 
-// budgetQuestion returns the text of a question for more budget.
-func (w *Work) budgetQuestion(r *teamv1.BudgetRequest) string {
+// budgetQuestion returns the text of a question for more budget for a step. lastTurn says that the least includes what is
+// kept for a last turn.
+func budgetQuestion(r *teamv1.BudgetRequest, step string, lastTurn bool) string {
 	var b strings.Builder
 	amount := func(n int64) string { return forms.FormatAmount(r, n) }
 	fmt.Fprintf(&b, "The limit %s of %q does not cover the next step. Of %s, %s are spent", r.GetLimit(), r.GetSetBy(), amount(r.GetValue()), amount(r.GetSpent()))
@@ -46,8 +47,8 @@ func (w *Work) budgetQuestion(r *teamv1.BudgetRequest) string {
 	if r.GetReserved() > 0 {
 		fmt.Fprintf(&b, " and %s are reserved", amount(r.GetReserved()))
 	}
-	fmt.Fprintf(&b, ". The next step, %s, needs at least %s", w.described(), amount(r.GetLeast()))
-	if w.cost.besides != (agent.Cost{}) {
+	fmt.Fprintf(&b, ". The next step, %s, needs at least %s", step, amount(r.GetLeast()))
+	if lastTurn {
 		b.WriteString(", with what is kept for a last turn,")
 	}
 	if r.GetMost() > 0 {
@@ -61,15 +62,15 @@ func (w *Work) budgetQuestion(r *teamv1.BudgetRequest) string {
 	return b.String()
 }
 
-// described describes the step in a question.
-func (w *Work) described() string {
+// described describes a step in a question. model is what it calls; nil if it calls something else.
+func (r *Runner) described(step *teamv1.Step, model agent.Model) string {
 	switch {
-	case w.Step.GetKind() == teamv1.Step_KIND_JUDGE:
-		return fmt.Sprintf("a judgement of %q", w.by.Path)
-	case w.Target.Model != nil:
-		return fmt.Sprintf("a call of model %q by %q", w.Target.Model.Name(), w.by.Path)
+	case step.GetKind() == teamv1.Step_KIND_JUDGE:
+		return fmt.Sprintf("a judgement of %q", r.Path)
+	case model != nil:
+		return fmt.Sprintf("a call of model %q by %q", model.Name(), r.Path)
 	}
-	return fmt.Sprintf("a task for %q", w.by.path(w.Step))
+	return fmt.Sprintf("a task for %q", r.path(step))
 }
 
 // maxSpenders is the maximum number of agents that a question for more budget names.

@@ -1,26 +1,24 @@
 package step
 
 import (
-	"context"
 	"errors"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/halt/inforce"
 )
 
-// use registers what the attempt is about to use, so that a halt can end it. The error is that of
-// Halts.Begin.
-func (w *Work) use(ctx context.Context) (*inforce.Use, context.Context, error) {
-	s := inforce.Subject{Kind: teamv1.HaltKind_HALT_KIND_AGENT}
+// subject returns what an attempt at t uses, so that a halt can end it. tool is the name of the tool that a TOOL step calls,
+// and tools are those that there are.
+func (t *Target) subject(tool string, tools *Tools) inforce.Subject {
 	switch {
-	case w.Target.Agent != nil:
-		s.Names = [][]string{{w.Target.AgentID}}
-	case w.Target.Model != nil:
-		s = inforce.ModelSubject(w.Target.Model)
-	case w.Target.Check == nil:
-		s = w.by.Tools.subject(w.Step.GetName())
+	case t.Agent != nil:
+		return inforce.Subject{Kind: teamv1.HaltKind_HALT_KIND_AGENT, Names: [][]string{{t.AgentID}}}
+	case t.Model != nil:
+		return inforce.ModelSubject(t.Model)
+	case t.Check == nil:
+		return tools.subject(tool)
 	}
-	return inforce.Of(ctx).Begin(ctx, w.Scope, s)
+	return inforce.Subject{Kind: teamv1.HaltKind_HALT_KIND_AGENT}
 }
 
 // subject returns the subject of a call of a tool.
@@ -35,13 +33,13 @@ func (t *Tools) subject(name string) inforce.Subject {
 
 // haltedStart returns the result of an attempt whose start is on record, if it was halted meanwhile:
 // over is true then, and the attempt is not made.
-func (w *Work) haltedStart(use *inforce.Use) (res Result, over bool) {
+func haltedStart(step *teamv1.Step, use *inforce.Use) (res Result, over bool) {
 	switch err := use.Check(); {
 	case err == nil:
 		return Result{}, false
 	case errors.Is(err, inforce.ErrHeld):
 		return Result{paused: true, notStarted: true}, true
 	default:
-		return Result{Err: err, notStarted: w.failedTool(err) == nil}, true
+		return Result{Err: err, notStarted: failedTool(step, err) == nil}, true
 	}
 }

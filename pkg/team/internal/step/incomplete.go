@@ -34,7 +34,7 @@ func (w *Work) incomplete(c *agent.ModelChunk) error {
 	case teamv1.TurnEnd_TURN_END_FILTERED:
 		e = agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonAnswerFiltered,
 			"the content filter of the provider of model %q cut the answer of %q (%s); change the message, or use another model",
-			w.answeredBy(c).Name(), w.by.ID, cmp.Or(c.Turn.GetFinishReason(), "no reason given"))
+			w.Target.answeredBy(c).Name(), w.by.ID, cmp.Or(c.Turn.GetFinishReason(), "no reason given"))
 	default:
 		return nil
 	}
@@ -46,18 +46,18 @@ func (w *Work) incomplete(c *agent.ModelChunk) error {
 }
 
 // answeredBy returns the model that made a turn.
-func (w *Work) answeredBy(c *agent.ModelChunk) agent.Model {
+func (t *Target) answeredBy(c *agent.ModelChunk) agent.Model {
 	if c.By != nil {
 		return c.By
 	}
-	return w.Target.Model
+	return t.Model
 }
 
 // truncated notes what has cut a turn, and returns its error. Some providers count a token less than the
 // limit, so only a turn that ended well before it was cut by something else.
 func (w *Work) truncated(c *agent.ModelChunk) *agent.Error {
 	written := c.Spent.GetOutputTokens()
-	w.cut = cut{by: w.answeredBy(c), limit: c.MaxOutput, ours: true, none: c.MaxOutput == 0}
+	w.cut = cut{by: w.Target.answeredBy(c), limit: c.MaxOutput, ours: true, none: c.MaxOutput == 0}
 	if w.cut.none || written > 0 && written < c.MaxOutput-c.MaxOutput/8 {
 		w.cut.limit, w.cut.ours = written, false
 	}
@@ -87,9 +87,9 @@ func (w *Work) continueTruncated(err error) (again bool, _ error) {
 		return false, nil
 	}
 	retried := &teamv1.Retried{Attempt: w.Attempts, Error: e.Proto(), Fresh: true, NotBefore: timestamppb.New(w.by.Run.Now()), Spent: w.cost.lost}
-	switch place, count := w.place(); {
-	case w.MaxOutput == 0 && (w.cut.ours || w.cut.none) && w.higher() > w.cut.limit && w.affords(w.higher()):
-		retried.MaxOutputTokens = w.higher()
+	switch place, count := w.cut.place(w.Target.Model); {
+	case w.MaxOutput == 0 && (w.cut.ours || w.cut.none) && w.cut.higher() > w.cut.limit && w.by.Budget.affords(&w.cost, turnCost(agent.PriceOf(w.Target.Model), w.Reserved.GetInputTokens(), w.cut.higher())):
+		retried.MaxOutputTokens = w.cut.higher()
 	case place+1 < count && place+1 > w.From:
 		retried.FromModel = int32(place + 1) //nolint:gosec // a model has at most 8 fallbacks
 	default:
@@ -116,32 +116,21 @@ func ofModel(e *agent.Error) bool {
 
 // higher returns twice the limit that cut the turn, as far as the model allows it; 0 if the limit is not
 // known.
-func (w *Work) higher() int64 {
-	if l, ok := w.cut.by.(agent.OutputLimiter); ok && l.MaxOutput() > 0 {
-		return min(2*w.cut.limit, l.MaxOutput())
+func (c *cut) higher() int64 {
+	if l, ok := c.by.(agent.OutputLimiter); ok && l.MaxOutput() > 0 {
+		return min(2*c.limit, l.MaxOutput())
 	}
-	return 2 * w.cut.limit
+	return 2 * c.limit
 }
 
-// affords reports whether the budget has room for a turn like the last one with up to out output tokens.
-func (w *Work) affords(out int64) bool {
-	if !w.by.Budget.Limited() {
-		return true
-	}
-	need := turnCost(agent.PriceOf(w.Target.Model), w.Reserved.GetInputTokens(), out)
-	left, held := w.by.Budget.budget.Left(), w.cost.hold.Reserved()
-	return (left.Tokens == agent.Unlimited || left.Tokens+held.Tokens-w.cost.booked.Tokens >= need.Tokens) &&
-		(left.Micros == agent.Unlimited || left.Micros+held.Micros-w.cost.booked.Micros >= need.Micros)
-}
-
-// place returns the index of the model that was cut among those that the step's model has, and their number.
-func (w *Work) place() (index, count int) {
-	several, ok := w.Target.Model.(interface {
+// place returns the index of the model that was cut among those that the model of the step has, and their number.
+func (c *cut) place(of agent.Model) (index, count int) {
+	several, ok := of.(interface {
 		Alternatives() [][]string
 		Place(one agent.Model) int
 	})
 	if !ok {
 		return 0, 1
 	}
-	return max(several.Place(w.cut.by), 0), len(several.Alternatives())
+	return max(several.Place(c.by), 0), len(several.Alternatives())
 }

@@ -37,7 +37,7 @@ func (r Retry) With(p *teamv1.Retry) Retry {
 func retry(next Attempt) Attempt {
 	return func(ctx context.Context, w *Work) Result {
 		for {
-			paused, err := w.waitForAttempt(ctx)
+			paused, err := waitUntil(ctx, w.by.Run, w.NotBefore)
 			switch {
 			case err != nil:
 				return Result{Err: closeOpen(ctx, w, err)}
@@ -70,8 +70,8 @@ func retry(next Attempt) Attempt {
 				case !again:
 					return Result{Err: w.endOfTurn(ctx, res.Err)}
 				}
-			case ctx.Err() == nil && w.failedTool(res.Err) != nil:
-				return Result{Reply: w.failedTool(res.Err)}
+			case ctx.Err() == nil && failedTool(w.Step, res.Err) != nil:
+				return Result{Reply: failedTool(w.Step, res.Err)}
 			default:
 				return Result{Err: w.endOfAttempt(ctx, res.Err)}
 			}
@@ -79,18 +79,18 @@ func retry(next Attempt) Attempt {
 	}
 }
 
-// waitForAttempt waits until the next attempt may start. If paused is true, the run was paused
+// waitUntil waits until the next attempt may start; a zero time is now. If paused is true, the run was paused
 // before that; it may have been resumed since.
-func (w *Work) waitForAttempt(ctx context.Context) (paused bool, err error) {
-	left := w.NotBefore.Sub(w.by.Run.Now())
-	if w.NotBefore.IsZero() || left <= 0 || ctx.Err() != nil {
+func waitUntil(ctx context.Context, run *agent.Run, at time.Time) (paused bool, err error) {
+	left := at.Sub(run.Now())
+	if at.IsZero() || left <= 0 || ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-w.by.Run.PauseSignal():
+	case <-run.PauseSignal():
 		paused = true
 	case <-ctx.Done():
 	}
@@ -102,8 +102,8 @@ func (w *Work) waitForAttempt(ctx context.Context) (paused bool, err error) {
 // returned error says so; otherwise it is err.
 func (w *Work) askRetry(err error) (again bool, wait time.Duration, failed error) {
 	e := agent.AsError(err)
-	id := w.breakerID()
-	if !w.Target.Leaf || !e.Retry || w.Attempts >= w.Target.Retry.Attempts || e.RetryAfter > maxRetryAfter || id != "" && w.openBreaker(id) != "" {
+	id := w.Target.breakerID(w.Step)
+	if !w.Target.Leaf || !e.Retry || w.Attempts >= w.Target.Retry.Attempts || e.RetryAfter > maxRetryAfter || id != "" && w.by.openBreaker(id) != "" {
 		return false, 0, err
 	}
 	wait, refusal := w.by.Upstreams.Retry(w.by.Run.Account(), w.Target.Upstream)
@@ -134,7 +134,7 @@ func (w *Work) repeat(retried *teamv1.Retried) error {
 	if err := w.emit(ev); err != nil {
 		return err
 	}
-	w.release()
+	w.cost.release(w.Step)
 	return nil
 }
 

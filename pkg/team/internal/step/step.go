@@ -101,8 +101,8 @@ type Runner struct {
 // then. Do is safe for concurrent use with different Works.
 func (r *Runner) Do(ctx context.Context, w *Work) error {
 	w.by, w.run = r, ctx
-	w.takeOver()
-	defer w.release()
+	r.Budget.takeOver(w)
+	defer func() { w.cost.release(w.Step) }()
 	if w.Refused != nil {
 		return w.end(EndedWith(w.Refused, teamv1.Outcome_OUTCOME_REJECTED))
 	}
@@ -118,8 +118,8 @@ func (r *Runner) Do(ctx context.Context, w *Work) error {
 // It is safe for concurrent use with different Works.
 func (r *Runner) Close(ctx context.Context, w *Work) error {
 	w.by, w.run = r, ctx
-	w.takeOver()
-	defer w.release()
+	r.Budget.takeOver(w)
+	defer func() { w.cost.release(w.Step) }()
 	if stopsRecording(context.Cause(ctx)) {
 		return ErrStopped
 	}

@@ -2,12 +2,13 @@ package step
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"go.uber.org/zap"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
@@ -50,13 +51,13 @@ func (w *Work) useTool(ctx context.Context) Result {
 		why := append([]string{"the tools are " + strings.Join(w.by.Tools.names(), ", ")}, w.by.Tools.Missing...)
 		return toolFailed("there is no tool %q; %s", w.Step.GetName(), strings.Join(why, "; "))
 	}
-	arguments, valid := w.arguments()
+	arguments, valid := toolArguments(w.Arguments)
 	if !valid {
 		return toolFailed("the arguments of %s are no JSON", w.Step.GetName())
 	}
-	answer, ask, err := w.callTool(ctx, tool, arguments)
+	answer, ask, err := callTool(ctx, w.by.Log, tool, w.toolCall(arguments))
 	if ctx.Err() != nil {
-		w.releaseTool(tool)
+		releaseTool(tool, w.key())
 		return Result{Err: context.Cause(ctx)}
 	}
 	if err != nil {
@@ -75,8 +76,7 @@ func (w *Work) useTool(ctx context.Context) Result {
 // callTool calls a tool in a goroutine, or continues the call after an answer to its question. If ctx
 // ends first, it returns at once and discards the answer. Without an error it returns a result or a
 // question.
-func (w *Work) callTool(ctx context.Context, tool agent.Tool, arguments json.RawMessage) (*teamv1.ToolResult, *agent.ToolAsk, error) {
-	call, log := w.toolCall(arguments), w.by.Log
+func callTool(ctx context.Context, log *zap.Logger, tool agent.Tool, call agent.ToolCall) (*teamv1.ToolResult, *agent.ToolAsk, error) {
 	var answer *teamv1.ToolResult
 	var ask *agent.ToolAsk
 	var err error
@@ -117,12 +117,12 @@ func toolFailed(format string, args ...any) Result {
 
 // failedTool returns the result that the model gets for a failed call that is not repeated; nil if
 // the step is not a TOOL step, or if the tool panicked.
-func (w *Work) failedTool(err error) *teamv1.Reply {
+func failedTool(step *teamv1.Step, err error) *teamv1.Reply {
 	e := agent.AsError(err)
-	if w.Step.GetKind() != teamv1.Step_KIND_TOOL || e.Reason == agent.ReasonAgentPanic {
+	if step.GetKind() != teamv1.Step_KIND_TOOL || e.Reason == agent.ReasonAgentPanic {
 		return nil
 	}
-	text := w.Step.GetName() + " failed: " + e.Message
+	text := step.GetName() + " failed: " + e.Message
 	if e.Reason == agent.ReasonHalted && !e.Fresh {
 		text += ". The call had begun, and it is not known what became of it"
 	}
@@ -153,17 +153,17 @@ func (w *Work) askOutcome(why string) Result {
 
 // reopen applies the answer to such a question. The answer to call again starts another attempt, so
 // that a crash during that attempt leads to a new question.
-func (w *Work) reopen() {
-	if w.Ruling != nil && w.ruledReply() == nil {
-		w.Open, w.Unknown, w.Ruling = false, false, nil
+func (p *Past) reopen() {
+	if p.Ruling != nil && p.ruledReply() == nil {
+		p.Open, p.Unknown, p.Ruling = false, false, nil
 	}
 }
 
 // ruledReply returns the reply of a call that people have ruled on; nil if the call is to be made.
-func (w *Work) ruledReply() *teamv1.Reply {
-	said := strings.TrimSpace(agent.Text(w.Ruling))
+func (p *Past) ruledReply() *teamv1.Reply {
+	said := strings.TrimSpace(agent.Text(p.Ruling))
 	switch {
-	case w.Ruling == nil || strings.EqualFold(said, OutcomeAgain):
+	case p.Ruling == nil || strings.EqualFold(said, OutcomeAgain):
 		return nil
 	case strings.EqualFold(said, OutcomeDone):
 		return toolReply(&teamv1.ToolResult{Text: "The result of this call is not known. A person has looked and says that it was done. Do not call it again."})

@@ -57,16 +57,15 @@ type Work struct {
 	Past
 
 	by       *Runner
-	path     string                // path of the step's events; set by the first one
-	run      context.Context       // context of the run, which may outlive that of the step
-	yielding bool                  // the loop or its consumer has control: a panic is theirs
-	effect   string                // idempotency key of the current effect; set by key
-	cut      cut                   // the last turn, if a limit cut it
-	partial  string                // the text of the last turn of a model that was not whole and had one
-	cost     cost                  // set by the layer budget
-	edited   bool                  // people have changed the arguments, or what the member is given
-	judge    func(agent.Judgement) // reports the outcome to the breaker; nil if nothing is to be reported
-	heard    bool                  // the callee has begun to answer the current attempt; set by delegate
+	path     string          // path of the step's events; set by the first one
+	run      context.Context // context of the run, which may outlive that of the step
+	yielding bool            // the loop or its consumer has control: a panic is theirs
+	effect   string          // idempotency key of the current effect; set by key
+	cut      cut             // the last turn, if a limit cut it
+	partial  string          // the text of the last turn of a model that was not whole and had one
+	cost     cost            // set by the layer budget
+	edited   bool            // people have changed the arguments, or what the member is given
+	heard    bool            // the callee has begun to answer the current attempt; set by delegate
 }
 
 // Past is the record of a step's earlier attempts, as the next attempt needs it. The loop folds it
@@ -234,11 +233,11 @@ func (w *Work) key() string {
 }
 
 // remember adds an event to the record of the step if the next attempt of the same effect needs it.
-func (w *Work) remember(ev *teamv1.Event) {
-	w.Asked.Apply(ev)
+func (p *Past) remember(ev *teamv1.Event) {
+	p.Asked.Apply(ev)
 	switch ev.GetKind().(type) {
 	case *teamv1.Event_Asked, *teamv1.Event_Answered, *teamv1.Event_Bound:
-		w.Recorded = append(slices.Clip(w.Recorded), ev)
+		p.Recorded = append(slices.Clip(p.Recorded), ev)
 	default:
 	}
 }
