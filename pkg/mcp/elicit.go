@@ -53,7 +53,7 @@ var errUnanswered = errors.New("the call was kept open for an answer for as long
 
 // options returns the options of the client.
 func (s *Server) options() *mcp.ClientOptions {
-	o := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}, ProgressNotificationHandler: s.progressed}
+	o := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}, ProgressNotificationHandler: s.progress.notified}
 	if s.config.Elicit != nil {
 		o.ElicitationHandler = s.elicited
 		o.Capabilities.Elicitation = &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}}

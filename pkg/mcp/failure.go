@@ -33,7 +33,7 @@ func (s *Server) unreachable(ctx context.Context, err error, x outcome) error {
 	case x.status == http.StatusUnauthorized || x.status == http.StatusForbidden:
 		e = s.tokenRefused(x.status)
 	case errors.Is(cause, errStart):
-		e.Message = fmt.Sprintf("the MCP server of tool %q did not list its tools within %s; check its command or url, or raise timeouts.start", s.config.Name, s.shownStartTimeout())
+		e.Message = fmt.Sprintf("the MCP server of tool %q did not list its tools within %s; check its command or url, or raise timeouts.start", s.config.Name, s.config.shownStartTimeout())
 		if p := s.newest.Load(); p != nil && p.hasEnded() {
 			err = &Crash{p.stderr.tail()}
 		}
@@ -55,11 +55,11 @@ func (s *Server) unreachable(ctx context.Context, err error, x outcome) error {
 }
 
 // shownStartTimeout returns the time limit for the start of the server, for people.
-func (s *Server) shownStartTimeout() string {
-	if s.config.StartTimeout == 0 {
+func (c *Config) shownStartTimeout() string {
+	if c.StartTimeout == 0 {
 		return StartTimeout.String() + " (default)"
 	}
-	return s.config.StartTimeout.String()
+	return c.StartTimeout.String()
 }
 
 // withoutPath removes the path of the URL from the error of a request, because some
@@ -101,7 +101,7 @@ func (s *Server) failure(ctx context.Context, tool string, err error, x outcome)
 	case errors.Is(cause, errClosed):
 		return lost(tool).Because(err)
 	case errors.Is(cause, errCall):
-		return s.late(tool)
+		return s.config.late(tool)
 	case cause != nil:
 		return cause
 	}

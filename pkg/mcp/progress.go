@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -14,45 +15,57 @@ import (
 // errCall is the cause of a call that took longer than Config.CallTimeout.
 var errCall = errors.New("no result and no progress in the time for a call")
 
-// limited returns a context for a call, which ends Config.CallTimeout after its begin or its last progress, and the
+// progress extends the time of calls when the server reports that they make progress. It is safe for concurrent use.
+type progress struct {
+	limit time.Duration // Config.CallTimeout
+
+	mu     sync.Mutex
+	calls  int               // number of calls so far; guarded by mu
+	extend map[string]func() // by the token of each call in progress; guarded by mu
+}
+
+// begin returns a context for a call, which ends limit after its begin or its last progress, and the
 // token by which the server reports progress. The caller must call done when the call has ended.
-func (s *Server) limited(ctx context.Context) (_ context.Context, token string, done func()) {
+func (p *progress) begin(ctx context.Context) (_ context.Context, token string, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	extend := func() { agent.Progress(ctx) }
 	stop := func() bool { return true }
-	if limit := s.config.CallTimeout; limit > 0 {
-		timer := time.AfterFunc(limit, func() { cancel(errCall) })
-		extend, stop = func() { timer.Reset(limit); agent.Progress(ctx) }, timer.Stop
+	if p.limit > 0 {
+		timer := time.AfterFunc(p.limit, func() { cancel(errCall) })
+		extend, stop = func() { timer.Reset(p.limit); agent.Progress(ctx) }, timer.Stop
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calling++
-	token = fmt.Sprintf("call-%d", s.calling)
-	s.progress[token] = extend
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls++
+	token = fmt.Sprintf("call-%d", p.calls)
+	if p.extend == nil {
+		p.extend = map[string]func(){}
+	}
+	p.extend[token] = extend
 	return ctx, token, func() {
-		s.mu.Lock()
-		delete(s.progress, token)
-		s.mu.Unlock()
+		p.mu.Lock()
+		delete(p.extend, token)
+		p.mu.Unlock()
 		stop()
 		cancel(nil)
 	}
 }
 
-// progressed handles a progress notification of the server.
-func (s *Server) progressed(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+// notified handles a progress notification of the server.
+func (p *progress) notified(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
 	token, _ := req.Params.ProgressToken.(string)
-	s.mu.Lock()
-	extend := s.progress[token]
-	s.mu.Unlock()
+	p.mu.Lock()
+	extend := p.extend[token]
+	p.mu.Unlock()
 	if extend != nil {
 		extend()
 	}
 }
 
 // late returns the error of a call that took longer than Config.CallTimeout.
-func (s *Server) late(tool string) error {
+func (c *Config) late(tool string) error {
 	e := agent.Errorf(agent.CodeUnavailable, agent.ReasonUnavailable,
-		"%s had neither a result nor progress within %s (timeouts.call of tool %q); it is unknown whether the call took effect", tool, s.config.CallTimeout, s.config.Name)
+		"%s had neither a result nor progress within %s (timeouts.call of tool %q); it is unknown whether the call took effect", tool, c.CallTimeout, c.Name)
 	e.Retry = true
 	return e
 }

@@ -26,22 +26,22 @@ type reader struct {
 var _ agent.AskingTool = (*reader)(nil)
 
 // offersResources reports whether the resources of the server may be read.
-func (s *Server) offersResources() bool {
-	if s.config.Resources != nil {
-		return *s.config.Resources
+func (c *Config) offersResources() bool {
+	if c.Resources != nil {
+		return *c.Resources
 	}
-	return s.config.Allow == nil
+	return c.Allow == nil
 }
 
 // readerSpec returns the description of the tool that reads resources, with a name that no tool in taken has.
-func (s *Server) readerSpec(taken map[string]string) agent.ToolSpec {
-	name := agent.ToolName(cmp.Or(s.config.Prefix, s.config.Name+"_") + "read_resource")
+func (c *Config) readerSpec(taken map[string]string) agent.ToolSpec {
+	name := agent.ToolName(cmp.Or(c.Prefix, c.Name+"_") + "read_resource")
 	for taken[name] != "" {
 		name = agent.ToolName(name + "_")
 	}
 	return agent.ToolSpec{
 		Name: name, Effect: agent.EffectSafe,
-		Description: fmt.Sprintf("Reads a resource of the MCP server %q by its URI, such as one that the result of another tool of this server names.", s.config.Name),
+		Description: fmt.Sprintf("Reads a resource of the MCP server %q by its URI, such as one that the result of another tool of this server names.", c.Name),
 		Parameters:  json.RawMessage(`{"type":"object","properties":{"uri":{"type":"string","description":"The URI, exactly as it was given."}},"required":["uri"]}`),
 	}
 }

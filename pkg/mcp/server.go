@@ -107,11 +107,12 @@ func isAddress(text string) bool {
 // Server is a connection to an MCP server. A program that has exited is started again when it is
 // needed. It is safe for concurrent use.
 type Server struct {
-	config Config
-	client *mcp.Client
-	known  []agent.Tool                  // nil until the server has listed its tools; guarded by mu
-	newest atomic.Pointer[program]       // the program that was started last; nil with a URL
-	token  atomic.Pointer[secret.Secret] // that was sent last, of Config.Tokens
+	config   Config
+	client   *mcp.Client
+	progress progress
+	known    []agent.Tool                  // nil until the server has listed its tools; guarded by mu
+	newest   atomic.Pointer[program]       // the program that was started last; nil with a URL
+	token    atomic.Pointer[secret.Secret] // that was sent last, of Config.Tokens
 
 	ctx    context.Context // canceled by Close; ends all calls
 	cancel context.CancelCauseFunc
@@ -125,10 +126,7 @@ type Server struct {
 	next   *connecting        // the session that is being made; nil if none is; guarded by mu
 	asking *openCall          // the call that the server works on, and may ask about; nil if there is none; guarded by mu
 	closed bool               // guarded by mu
-	// progress has what extends the time of each call in progress, by its token; guarded by mu.
-	progress map[string]func()
-	calling  int            // number of calls so far; guarded by mu
-	wg       sync.WaitGroup // goroutines that make and watch sessions
+	wg     sync.WaitGroup     // goroutines that make and watch sessions
 }
 
 var _ agent.ToolSet = (*Server)(nil)
@@ -158,7 +156,7 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	s := &Server{config: c, progress: map[string]func(){}}
+	s := &Server{config: c, progress: progress{limit: c.CallTimeout}}
 	s.client = mcp.NewClient(&mcp.Implementation{Name: "team-server", Version: "1"}, s.options())
 	if c.Elicit != nil {
 		s.client.AddReceivingMiddleware(s.passQuestions)
@@ -188,7 +186,7 @@ func (s *Server) Tools(ctx context.Context) ([]agent.Tool, error) {
 	known := s.Known()
 	limit, late := listTimeout, errList
 	if known == nil {
-		limit, late = s.startTimeout(), errStart
+		limit, late = s.config.startTimeout(), errStart
 	}
 	listing, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
@@ -237,7 +235,7 @@ var (
 )
 
 // startTimeout returns the time limit for the start of the server.
-func (s *Server) startTimeout() time.Duration { return cmp.Or(s.config.StartTimeout, StartTimeout) }
+func (c *Config) startTimeout() time.Duration { return cmp.Or(c.StartTimeout, StartTimeout) }
 
 // connecting is a session that is being made.
 type connecting struct {
@@ -280,7 +278,7 @@ func (s *Server) session(ctx context.Context) (*mcp.ClientSession, error) {
 // establish makes the session next, within the time for a start, and watches it until it ends.
 func (s *Server) establish(ctx context.Context, next *connecting) {
 	x := &exchange{}
-	ctx, cancel := context.WithTimeoutCause(observed(ctx, x), s.startTimeout(), errStart)
+	ctx, cancel := context.WithTimeoutCause(observed(ctx, x), s.config.startTimeout(), errStart)
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

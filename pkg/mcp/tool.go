@@ -30,7 +30,7 @@ func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
 		has, _, err = s.fetch(ctx)
 	}
 	if err == nil && s.Known() == nil {
-		err = s.missing(has.tools)
+		err = s.config.missing(has.tools)
 	}
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
 		if s.config.Allow != nil && !slices.Contains(s.config.Allow, t.Name) {
 			continue
 		}
-		spec := s.spec(t)
+		spec := s.config.spec(t)
 		if other, taken := names[spec.Name]; taken {
 			return nil, fmt.Errorf("the MCP server of tool %q has tools %q and %q, which a model cannot tell apart as %q; set allow so that only one of them is offered",
 				s.config.Name, other, t.Name, spec.Name)
@@ -49,8 +49,8 @@ func (s *Server) list(ctx context.Context) ([]agent.Tool, error) {
 		names[spec.Name] = t.Name
 		tools = append(tools, &tool{server: s, name: t.Name, spec: spec})
 	}
-	if has.resources && s.offersResources() {
-		tools = append(tools, &reader{server: s, spec: s.readerSpec(names)})
+	if has.resources && s.config.offersResources() {
+		tools = append(tools, &reader{server: s, spec: s.config.readerSpec(names)})
 	}
 	return tools, nil
 }
@@ -88,11 +88,11 @@ func (s *Server) fetch(ctx context.Context) (has offers, again bool, err error) 
 		case next == "" && len(has.tools) <= maxTools:
 			return has, false, nil
 		case seen[next]:
-			return has, false, s.badList("does not end its list of tools: nextCursor is %q again after %d tools", next, len(has.tools))
+			return has, false, s.config.badList("does not end its list of tools: nextCursor is %q again after %d tools", next, len(has.tools))
 		case len(has.tools) > maxTools:
-			return has, false, s.badList("has more than %d tools", maxTools)
+			return has, false, s.config.badList("has more than %d tools", maxTools)
 		case len(seen) == maxTools:
-			return has, false, s.badList("does not end its list of tools: it has nextCursor after %d pages with %d tools", maxTools, len(has.tools))
+			return has, false, s.config.badList("does not end its list of tools: it has nextCursor after %d pages with %d tools", maxTools, len(has.tools))
 		default:
 			seen[next] = true
 			params = &mcp.ListToolsParams{Cursor: next}
@@ -101,27 +101,27 @@ func (s *Server) fetch(ctx context.Context) (has offers, again bool, err error) 
 }
 
 // badList returns the error of a server whose list of tools cannot be used.
-func (s *Server) badList(format string, args ...any) error {
-	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the MCP server of tool %q "+format+"; ask its operator", append([]any{s.config.Name}, args...)...)
+func (c *Config) badList(format string, args ...any) error {
+	return agent.Errorf(agent.CodeFailedPrecondition, agent.ReasonUnavailable, "the MCP server of tool %q "+format+"; ask its operator", append([]any{c.Name}, args...)...)
 }
 
 // missing returns an error for an allowed tool that the server does not have.
-func (s *Server) missing(tools []*mcp.Tool) error {
-	for _, name := range s.config.Allow {
+func (c *Config) missing(tools []*mcp.Tool) error {
+	for _, name := range c.Allow {
 		if name != "*" && !slices.ContainsFunc(tools, func(t *mcp.Tool) bool { return t.Name == name }) {
 			var names []string
 			for _, t := range tools {
 				names = append(names, t.Name)
 			}
-			return fmt.Errorf("tool %q allows %q, which its MCP server does not have; correct allow: the server has %s", s.config.Name, name, cmp.Or(strings.Join(names, ", "), "no tools"))
+			return fmt.Errorf("tool %q allows %q, which its MCP server does not have; correct allow: the server has %s", c.Name, name, cmp.Or(strings.Join(names, ", "), "no tools"))
 		}
 	}
 	return nil
 }
 
 // spec returns the description of a tool for models.
-func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
-	spec := agent.ToolSpec{Name: agent.ToolName(s.config.Prefix + t.Name), Description: t.Description, Effect: s.effect(t)}
+func (c *Config) spec(t *mcp.Tool) agent.ToolSpec {
+	spec := agent.ToolSpec{Name: agent.ToolName(c.Prefix + t.Name), Description: t.Description, Effect: c.effect(t)}
 	if schema, err := exactJSON(t.InputSchema); err == nil {
 		spec.Parameters = agent.ToolParameters(json.RawMessage(schema))
 	}
@@ -133,11 +133,11 @@ func (s *Server) spec(t *mcp.Tool) agent.ToolSpec {
 
 // effect returns whether a call of the tool has effects and can be repeated. The configuration
 // takes precedence over the annotations of the server.
-func (s *Server) effect(t *mcp.Tool) agent.Effect {
-	if e, ok := s.config.Effects[t.Name]; ok {
+func (c *Config) effect(t *mcp.Tool) agent.Effect {
+	if e, ok := c.Effects[t.Name]; ok {
 		return e
 	}
-	if e, ok := s.config.Effects["*"]; ok {
+	if e, ok := c.Effects["*"]; ok {
 		return e
 	}
 	switch a := t.Annotations; {
@@ -248,7 +248,7 @@ func (s *Server) sendOnce(ctx context.Context, tool string, o *openCall, do requ
 	}
 	answered := false
 	defer func() { release(answered) }()
-	ctx, token, done := s.limited(ctx)
+	ctx, token, done := s.progress.begin(ctx)
 	defer done()
 	x := &exchange{}
 	err = do(observed(ctx, x), live, token)
