@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,14 +31,6 @@ type Addition struct {
 	Account string
 	// Open means that the addition may use everything that the file defines.
 	Open bool
-}
-
-// With parses the same file again with the given additions, which replace those c was loaded with.
-// The file itself is not read again, but the files that it names are. If ctx ends meanwhile, With soon returns its cause.
-func (c *Config) With(ctx context.Context, additions []Addition) (*Config, error) {
-	l := c.loader
-	l.Additions, l.ctx = additions, ctx
-	return l.Parse(c.File, c.source)
 }
 
 // add merges the agents and teams of an addition into a document.
@@ -108,11 +99,11 @@ func rejectVariables(d *source.Document, n *yaml.Node) {
 // rejectServerOnly reports the keys of added agents and teams that only the configuration file may
 // set: names of files, and secrets. It removes the file names so that later checks do not open
 // them.
-func (c *Config) rejectServerOnly(d *source.Document) {
-	for _, id := range sorted(c.additions) {
-		if a := c.Server.GetAgents()[id]; a != nil {
+func rejectServerOnly(d *source.Document, server *teamv1.ServerConfig, added map[string]string) {
+	for _, id := range slices.Sorted(maps.Keys(added)) {
+		if a := server.GetAgents()[id]; a != nil {
 			rejectInAgent(d.At("agents", id), a)
-		} else if t := c.Server.GetTeams()[id]; t != nil {
+		} else if t := server.GetTeams()[id]; t != nil {
 			rejectInTeam(d.At("teams", id), t)
 		}
 	}
@@ -170,58 +161,6 @@ func rejectInTeam(at source.Place, t *teamv1.TeamConfig) {
 // hasSchema reports whether a guardrail names a schema file.
 func hasSchema(g *teamv1.Guardrails) bool {
 	return slices.ContainsFunc(references.Guardrails(g), func(one references.ListedGuardrail) bool { return one.GetSchema() != "" })
-}
-
-// Addition returns the name of the addition that defines an agent or team, or "" if the
-// configuration file defines it.
-func (c *Config) Addition(id string) string { return c.additions[id] }
-
-// AccountOf returns the account that has made an agent or team by the API, "" if it is of the configuration
-// file.
-func (c *Config) AccountOf(id string) string { return c.accounts[id] }
-
-// Added returns the ids of the agents and teams that the named addition defines, sorted.
-func (c *Config) Added(name string) []string {
-	var ids []string
-	for id, with := range c.additions {
-		if with == name {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// Beside returns a configuration that serves everything c serves, and also, for each name in
-// others, the agents and teams that the other configuration has from the addition of that name. All
-// configurations must come from the same file.
-func (c *Config) Beside(others map[string]*Config) *Config {
-	all := *c
-	all.Server = &teamv1.ServerConfig{
-		Version: c.Server.GetVersion(), Models: c.Server.GetModels(), Tools: c.Server.GetTools(), Server: c.Server.GetServer(),
-		Agents: maps.Clone(c.Server.GetAgents()), Teams: maps.Clone(c.Server.GetTeams()),
-	}
-	all.Used, all.additions, all.accounts = maps.Clone(c.Used), map[string]string{}, map[string]string{}
-	if all.Server.Agents == nil {
-		all.Server.Agents = map[string]*teamv1.AgentConfig{}
-	}
-	if all.Server.Teams == nil {
-		all.Server.Teams = map[string]*teamv1.TeamConfig{}
-	}
-	for name, other := range others {
-		for id, with := range other.additions {
-			if with != name {
-				continue
-			}
-			all.additions[id], all.accounts[id], all.Used[id] = with, other.accounts[id], true
-			if a := other.Server.GetAgents()[id]; a != nil {
-				all.Server.Agents[id] = a
-			} else {
-				all.Server.Teams[id] = other.Server.GetTeams()[id]
-			}
-		}
-	}
-	return &all
 }
 
 // origins returns the name of the addition by the id of each added agent and team.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,28 +16,6 @@ import (
 	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/model"
 )
-
-// checker finds the faults that validation rules on single messages cannot: names that are not defined,
-// cycles, and missing variables or files that a used part needs. What a single part may be is checked beside what it
-// configures: a team in package modes, callers in package auth, limits in package account.
-type checker struct {
-	*Config
-	doc      *source.Document
-	env      func(string) (string, bool)
-	gaps     []source.Missing
-	uses     map[string][]references.Reference // by agent or team
-	presumed map[string][]string               // by team: the agents that misspelled members were probably meant to be
-	// endpoints are those of models whose provider was the name of one, by model.
-	endpoints map[string]endpoint
-}
-
-// at returns the place of a value of the file.
-func (k *checker) at(path ...any) source.Place { return k.doc.At(path...) }
-
-// ids returns the ids of the agents and of the teams.
-func (k *checker) ids() []string {
-	return slices.Concat(sorted(k.Server.GetAgents()), sorted(k.Server.GetTeams()))
-}
 
 func (k *checker) check() {
 	k.names()
@@ -190,15 +167,4 @@ func skills(at source.Place, all []*teamv1.Skill, message string) {
 	}
 }
 
-// sectionOf returns the section that has an agent or team.
-func (k *checker) sectionOf(id string) string {
-	if k.Server.GetTeams()[id] != nil && k.Server.GetAgents()[id] == nil {
-		return "teams"
-	}
-	return "agents"
-}
-
 var plainID = regexp.MustCompile(`^` + agent.IDPattern + `$`)
-
-// sorted returns the keys of a map in ascending order.
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

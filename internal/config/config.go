@@ -3,26 +3,23 @@
 package config
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/config/modes"
-	"github.com/agentteams/team-server/internal/config/references"
 	"github.com/agentteams/team-server/internal/config/source"
+	"github.com/agentteams/team-server/pkg/agent"
 	"github.com/agentteams/team-server/pkg/guard"
 	"github.com/agentteams/team-server/pkg/model/scripted"
 	"github.com/agentteams/team-server/pkg/secret"
+	"github.com/agentteams/team-server/pkg/team"
 )
 
 // Config is a valid configuration file with all variables replaced. It must not be modified.
@@ -65,6 +62,13 @@ type Config struct {
 	source    []byte
 	document  *source.Document // the parsed text; nil after Restore
 	standIns                   // replacements for models and agents
+}
+
+// Program is what the Go program that loads a file brings to it, by the names in the file. A part that is nil is missing.
+type Program struct {
+	Agents     map[string]agent.Agent
+	Tools      map[string]agent.Tool
+	Schedulers map[string]team.Scheduler // by team
 }
 
 // ReadFile reads a file that the configuration refers to. A relative name is relative to the
@@ -126,115 +130,6 @@ type Loader struct {
 	ctx context.Context //nolint:containedctx // of With, which does not outlive it; nil has no end
 }
 
-// files returns what the loader reads from.
-func (l Loader) files() source.Files { return source.Files{FS: l.Files} }
-
-// Exists reports whether the path can be accessed.
-func (l Loader) Exists(path string) bool { return l.files().Exists(path) }
-
-// Read decodes another file than a configuration, such as a test file; see source.Files.Decode.
-func (l Loader) Read(path string, m proto.Message) (*source.Document, error) {
-	return l.files().Decode(path, m)
-}
-
-// Find returns the configuration file for a path: the path itself, or team.yaml or team.yml if the
-// path is a folder.
-func (l Loader) Find(path string) (string, error) {
-	info, err := l.files().Stat(path)
-	if err != nil {
-		return "", source.Faults{source.Unreadable(path, err)}
-	}
-	if !info.IsDir() {
-		return path, nil
-	}
-	for _, name := range []string{"team.yaml", "team.yml"} {
-		if l.Exists(filepath.Join(path, name)) {
-			return filepath.Join(path, name), nil
-		}
-	}
-	return "", source.Faults{{File: path, Message: "the folder contains no team.yaml", Hint: "name the file, or create team.yaml in it"}}
-}
-
-// Load reads a configuration file, or the team.yaml of a folder. If the file is invalid, the error
-// is of type source.Faults and holds all of its faults.
-func (l Loader) Load(path string) (*Config, error) {
-	path, err := l.Find(path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := l.files().Read(path)
-	if err != nil {
-		return nil, source.Faults{source.Unreadable(path, err)}
-	}
-	return l.Parse(path, data)
-}
-
-// Parse is like Load for a file whose content is data. Files that it refers to are read relative to
-// path.
-func (l Loader) Parse(path string, data []byte) (*Config, error) {
-	k, err := l.parse(path, data)
-	if err != nil {
-		return nil, err
-	}
-	c := k.Config
-	if fs := k.doc.Faults(); fs != nil {
-		return nil, fs
-	}
-	c.playStandIns()
-	if err := c.conceal(); err != nil {
-		return nil, fmt.Errorf("checking %s: %w", path, err)
-	}
-	return c, nil
-}
-
-// parse reads and checks the content of a file. The document of the result holds the faults of the file.
-func (l Loader) parse(path string, data []byte) (*checker, error) {
-	sums := map[string][sha256.Size]byte{}
-	c := &Config{
-		File: path, Used: map[string]bool{}, Scripts: map[string]*scripted.Script{}, scripts: map[string][]byte{},
-		Schemas: map[string]*guard.Schema{}, schemas: map[string][]byte{}, trusted: map[string][]byte{}, dir: filepath.Dir(path),
-		loader: l, source: data, sums: sums, files: source.Files{FS: l.Files, Each: func(path string, data []byte) { sums[path] = sha256.Sum256(data) }},
-	}
-	c.loader.ctx = nil
-	if l.Program != nil {
-		c.Program = *l.Program
-	}
-	defer func() { c.files = l.files() }()
-	d := source.Parse(path, data)
-	if d.Root() == nil {
-		return nil, d.Faults()
-	}
-	ctx := cmp.Or(l.ctx, context.Background())
-	d.SetContext(ctx)
-	for _, a := range l.Additions {
-		a.add(d)
-	}
-	c.document, c.standIns = d, standIn(d.Root(), l.StandIns)
-	c.Server = &teamv1.ServerConfig{}
-	d.Shape(c.Server)
-	gaps := d.Expand(source.Lookup{Env: l.env(), File: c.ReadFile, Found: func(name string) { c.secretFiles = append(c.secretFiles, c.Path(name)) }})
-	if d.Ended() {
-		return nil, context.Cause(ctx)
-	}
-	if err := d.Decode(c.Server); err != nil {
-		return nil, fmt.Errorf("checking %s: %w", path, err)
-	}
-	for _, t := range c.Server.GetTeams() {
-		modes.InListedOrder(t.GetWorkflow().GetSteps())
-	}
-	c.additions = origins(d)
-	c.accounts = c.makers()
-	c.recordMissing(gaps)
-	c.rejectServerOnly(d)
-	k := &checker{Config: c, doc: d, env: l.env(), gaps: gaps, uses: map[string][]references.Reference{}, presumed: map[string][]string{}}
-	k.check()
-	if d.Ended() {
-		return nil, context.Cause(ctx)
-	}
-	d.SetContext(context.Background())
-	return k, nil
-}
-
 // Line returns the line of the key or list entry at path in the configuration file. It returns 0 if
 // the file has no such entry, or if c was restored from a definition.
 func (c *Config) Line(path ...any) int {
@@ -252,9 +147,57 @@ func Place(c *Config, path ...any) string {
 	return ""
 }
 
-func (l Loader) env() func(string) (string, bool) {
-	if l.Env != nil {
-		return l.Env
+// sorted returns the keys of a map in ascending order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// Addition returns the name of the addition that defines an agent or team, or "" if the
+// configuration file defines it.
+func (c *Config) Addition(id string) string { return c.additions[id] }
+
+// AccountOf returns the account that has made an agent or team by the API, "" if it is of the configuration
+// file.
+func (c *Config) AccountOf(id string) string { return c.accounts[id] }
+
+// Added returns the ids of the agents and teams that the named addition defines, sorted.
+func (c *Config) Added(name string) []string {
+	var ids []string
+	for id, with := range c.additions {
+		if with == name {
+			ids = append(ids, id)
+		}
 	}
-	return os.LookupEnv
+	slices.Sort(ids)
+	return ids
+}
+
+// Beside returns a configuration that serves everything c serves, and also, for each name in
+// others, the agents and teams that the other configuration has from the addition of that name. All
+// configurations must come from the same file.
+func (c *Config) Beside(others map[string]*Config) *Config {
+	all := *c
+	all.Server = &teamv1.ServerConfig{
+		Version: c.Server.GetVersion(), Models: c.Server.GetModels(), Tools: c.Server.GetTools(), Server: c.Server.GetServer(),
+		Agents: maps.Clone(c.Server.GetAgents()), Teams: maps.Clone(c.Server.GetTeams()),
+	}
+	all.Used, all.additions, all.accounts = maps.Clone(c.Used), map[string]string{}, map[string]string{}
+	if all.Server.Agents == nil {
+		all.Server.Agents = map[string]*teamv1.AgentConfig{}
+	}
+	if all.Server.Teams == nil {
+		all.Server.Teams = map[string]*teamv1.TeamConfig{}
+	}
+	for name, other := range others {
+		for id, with := range other.additions {
+			if with != name {
+				continue
+			}
+			all.additions[id], all.accounts[id], all.Used[id] = with, other.accounts[id], true
+			if a := other.Server.GetAgents()[id]; a != nil {
+				all.Server.Agents[id] = a
+			} else {
+				all.Server.Teams[id] = other.Server.GetTeams()[id]
+			}
+		}
+	}
+	return &all
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -122,3 +123,34 @@ func TeamOf(body []byte, id string) *teamv1.TeamConfig {
 
 // ErrNewer means that a later version of the program has stored a definition, with keys that this one does not know.
 var ErrNewer = errors.New("the definition has keys of a later version")
+
+// Absent returns what an agent or team reaches outside of the process and that has no replacement:
+// models by name, agents by id and tools by name, each sorted.
+func (c *Config) Absent(id string) (models, agents, tools []string) {
+	d := c.closure(id).GetConfig()
+	for name := range d.GetTools() {
+		if c.absent[toolKey(name)] {
+			tools = append(tools, name)
+		}
+	}
+	for name := range d.GetModels() {
+		if c.absent[modelKey(name)] {
+			models = append(models, name)
+		}
+	}
+	for id := range d.GetAgents() {
+		if c.absent[id] {
+			agents = append(agents, id)
+		}
+	}
+	slices.Sort(tools)
+	slices.Sort(models)
+	slices.Sort(agents)
+	return models, agents, tools
+}
+
+// connect sets how m is reached to what it is in from.
+func connect(m, from *teamv1.McpTool) {
+	m.Command, m.Cwd, m.Env, m.Required = from.GetCommand(), from.GetCwd(), from.GetEnv(), from.GetRequired()
+	m.Url, m.Bearer, m.Oauth, m.Headers = from.GetUrl(), from.GetBearer(), from.GetOauth(), from.GetHeaders()
+}

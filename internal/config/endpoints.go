@@ -43,7 +43,7 @@ var synonyms = map[string]string{"claude": "anthropic", "google": "gemini", "gpt
 // nameEndpoints gives the models whose provider is the name of an endpoint the address of that and the provider that it is
 // compatible with, and reports providers that are not known.
 func (k *checker) nameEndpoints() {
-	k.endpoints = map[string]endpoint{}
+	k.keys = map[string]string{}
 	for _, name := range sorted(k.Server.GetModels()) {
 		m, at := k.Server.GetModels()[name], k.at("models", name)
 		e, named := endpoints[m.GetProvider()]
@@ -56,13 +56,13 @@ func (k *checker) nameEndpoints() {
 		case m.GetBaseUrl() == "" && e.baseURL == "":
 			at.At("provider").Fault(fmt.Sprintf("a model of %s needs the address of your endpoint", m.GetProvider()), "add base_url: "+e.example)
 		default:
-			k.endpoints[name] = e.applied(m)
+			k.keys[name] = e.applied(m)
 		}
 	}
 }
 
-// applied makes a model one of the endpoint, which it returns as it is for the model.
-func (e endpoint) applied(m *teamv1.ModelConfig) endpoint {
+// applied makes a model one of the endpoint, and returns the variable with its key; "" if it needs none.
+func (e endpoint) applied(m *teamv1.ModelConfig) (key string) {
 	if m.GetBaseUrl() != "" && e.baseURL != "" {
 		e.key = "" // a key from the environment is not sent to an address that the file names
 	}
@@ -73,7 +73,7 @@ func (e endpoint) applied(m *teamv1.ModelConfig) endpoint {
 			m.Price = &teamv1.Price{} // a server of one's own
 		}
 	}
-	return e
+	return e.key
 }
 
 // meantProvider returns what to write in place of an unknown provider.

@@ -66,15 +66,15 @@ func (k *checker) needs() {
 	}
 	for _, name := range sorted(k.Server.GetModels()) {
 		m := k.Server.GetModels()[name]
-		e, named := k.endpoints[name]
+		key, named := k.keys[name]
 		p, provided := providers[m.GetProvider()]
 		switch {
 		case !named && provided:
 			k.key(name, m, p)
-		case e.key == "" || m.GetApiKey() != "" || k.missingByID[[2]string{"models", name}] != "":
+		case key == "" || m.GetApiKey() != "" || k.missingByID[[2]string{"models", name}] != "":
 		default:
-			if m.ApiKey, _ = k.env(e.key); m.GetApiKey() == "" {
-				k.lacksKey(name, e.key)
+			if m.ApiKey, _ = k.env(key); m.GetApiKey() == "" {
+				k.lacksKey(name, key)
 			}
 		}
 	}

@@ -8,16 +8,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/config/references"
 	"github.com/agentteams/team-server/internal/config/source"
-	"github.com/agentteams/team-server/pkg/agent"
-	"github.com/agentteams/team-server/pkg/team"
 )
-
-// Program is what the Go program that loads a file brings to it, by the names in the file. A part that is nil is missing.
-type Program struct {
-	Agents     map[string]agent.Agent
-	Tools      map[string]agent.Tool
-	Schedulers map[string]team.Scheduler // by team
-}
 
 // LeftToProgram returns the paths of the agents, tools and teams that a file leaves to the program that loads it.
 func LeftToProgram(c *teamv1.ServerConfig) (paths []string) {

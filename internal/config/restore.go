@@ -119,12 +119,6 @@ func (r *restorer) requireComplete(section, id, word string) {
 	}
 }
 
-// connect sets how m is reached to what it is in from.
-func connect(m, from *teamv1.McpTool) {
-	m.Command, m.Cwd, m.Env, m.Required = from.GetCommand(), from.GetCwd(), from.GetEnv(), from.GetRequired()
-	m.Url, m.Bearer, m.Oauth, m.Headers = from.GetUrl(), from.GetBearer(), from.GetOauth(), from.GetHeaders()
-}
-
 // tool fills in the program or address of a tool from the current file.
 func (r *restorer) tool(name string, t *teamv1.ToolConfig) {
 	now := r.from.Server.GetTools()[name]
@@ -136,4 +130,13 @@ func (r *restorer) tool(name string, t *teamv1.ToolConfig) {
 		connect(t.GetMcp(), now.GetMcp())
 		r.requireComplete("tools", name, "tool")
 	}
+}
+
+// Only returns a configuration with an agent or team and everything it is built from.
+func (c *Config) Only(id string) (*Config, error) {
+	d, err := c.Definition(id)
+	if err != nil {
+		return nil, err
+	}
+	return c.Restore(d.Body)
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -22,34 +21,6 @@ func (c *Config) Secret(value string) secret.Secret { return c.secrets[value] }
 
 // Secrets returns all secrets of the file.
 func (c *Config) Secrets() []secret.Secret { return slices.Collect(maps.Values(c.secrets)) }
-
-// Secrets returns the secrets of a configuration file that can be read here, also if others cannot, and the variables and
-// files of these. The file need not be valid.
-func (l Loader) Secrets(path string) (found []secret.Secret, missing []string, err error) {
-	data, err := l.files().Read(path)
-	if err != nil {
-		return nil, nil, source.Faults{source.Unreadable(path, err)}
-	}
-	k, err := l.parse(path, data)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, g := range k.gaps {
-		if g.Secret {
-			missing = append(missing, g.Name)
-		}
-	}
-	for name, m := range k.Server.GetModels() {
-		variable := cmp.Or(k.endpoints[name].key, providers[m.GetProvider()].key)
-		own := k.endpoints[name].key == "" && m.GetBaseUrl() != "" // which gets no key of the environment
-		if m.GetApiKey() == "" && variable != "" && !own && k.missingByID[[2]string{"models", name}] == "" {
-			missing = append(missing, variable)
-		}
-	}
-	slices.Sort(missing)
-	err = k.conceal()
-	return k.Secrets(), slices.Compact(missing), err
-}
 
 // conceal replaces each secret of Server by a placeholder with its path, and keeps the secret in secrets.
 func (c *Config) conceal() error {

@@ -132,53 +132,9 @@ func (in *standIns) model(s *StandIns, name string, n *yaml.Node) {
 	}
 }
 
-// playStandIns gives replaced models and tools their scripts. The prices of models stay as configured.
-func (c *Config) playStandIns() {
-	c.ToolScripts = c.tools
-	for name, s := range c.played {
-		m := c.Server.GetModels()[name]
-		m.Provider, m.File, m.ApiKey, m.BaseUrl = "scripted", "stand-in", "", ""
-		c.Scripts[name], c.scripts[name] = s.Script, s.Source
-	}
-}
-
 // modelKey returns the key of a model in standIns.absent, toolKey that of a tool.
 func modelKey(name string) string { return "model " + name }
 func toolKey(name string) string  { return "tool " + name }
-
-// Absent returns what an agent or team reaches outside of the process and that has no replacement:
-// models by name, agents by id and tools by name, each sorted.
-func (c *Config) Absent(id string) (models, agents, tools []string) {
-	d := c.closure(id).GetConfig()
-	for name := range d.GetTools() {
-		if c.absent[toolKey(name)] {
-			tools = append(tools, name)
-		}
-	}
-	for name := range d.GetModels() {
-		if c.absent[modelKey(name)] {
-			models = append(models, name)
-		}
-	}
-	for id := range d.GetAgents() {
-		if c.absent[id] {
-			agents = append(agents, id)
-		}
-	}
-	slices.Sort(tools)
-	slices.Sort(models)
-	slices.Sort(agents)
-	return models, agents, tools
-}
-
-// Only returns a configuration with an agent or team and everything it is built from.
-func (c *Config) Only(id string) (*Config, error) {
-	d, err := c.Definition(id)
-	if err != nil {
-		return nil, err
-	}
-	return c.Restore(d.Body)
-}
 
 // eachOf calls f for each entry of a section that is a mapping.
 func eachOf(root *yaml.Node, section string, f func(key string, value *yaml.Node)) {
