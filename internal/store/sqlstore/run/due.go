@@ -18,9 +18,13 @@ import (
 	"github.com/agentteams/team-server/internal/store/sqlstore/db"
 )
 
-// claimWait is how long a run waits that could not be claimed although it is due: the replica is behind with the halts,
-// another transaction has the run, or a lease has just ended.
-const claimWait = time.Second
+const (
+	// claimWait is how long a run waits that could not be claimed although it is due: another transaction has the run, or a
+	// lease has just ended.
+	claimWait = time.Second
+	// behindWait is how long it waits if the replica is behind with the halts. That ends soon, or lasts.
+	behindWait = 2 * time.Second
+)
 
 // heldWait is how long a run waits that another replica drives. TakeDue returns the run when that replica has given it up,
 // or has died.
@@ -47,7 +51,7 @@ const (
 	selectEngine  = `SELECT value FROM setting WHERE name = 'engine'`
 	selectOwner   = `SELECT owner FROM run WHERE id = $1`
 	// selectWhy selects why a run was not claimed.
-	selectWhy = `SELECT due, ended IS NOT NULL, holder IS NOT NULL, COALESCE((SELECT expires FROM replica WHERE id = holder), 0) FROM run WHERE id = $1`
+	selectWhy = `SELECT due, ended IS NOT NULL, holder IS NOT NULL, COALESCE((SELECT expires FROM replica WHERE id = holder), 0), ` + obeys + ` FROM run WHERE id = $2`
 )
 
 // Schedule has the runs of a database for engines that let another service schedule them. It implements engine.Runs.
@@ -68,7 +72,7 @@ func (s *Schedule) ClaimRun(ctx context.Context, replica, root string, room *eng
 	case j != nil:
 		return *j, engine.Next{}, nil
 	}
-	next, due, err := s.why(ctx, root)
+	next, due, err := s.why(ctx, replica, root)
 	if err == nil && due && full {
 		return runs.Claim{}, engine.Next{}, s.ReturnDue(ctx, []string{root})
 	}
@@ -138,12 +142,12 @@ func ignoreNone(err error) error {
 	return err
 }
 
-// why returns when to try again to claim a run that could not be claimed, and whether it is due.
-func (s *Schedule) why(ctx context.Context, root string) (next engine.Next, isDue bool, err error) {
+// why returns when a replica should try again to claim a run that it could not claim, and whether the run is due.
+func (s *Schedule) why(ctx context.Context, replica, root string) (next engine.Next, isDue bool, err error) {
 	var due sql.NullInt64
-	var ended, held bool
+	var ended, held, obeys bool
 	var expires int64
-	err = s.DB.Reader().Scan(ctx, []any{&due, &ended, &held, &expires}, selectWhy, root)
+	err = s.DB.Reader().Scan(ctx, []any{&due, &ended, &held, &expires, &obeys}, selectWhy, replica, root)
 	if errors.Is(err, sql.ErrNoRows) || ended {
 		return engine.Next{Ended: true}, false, nil
 	}
@@ -155,10 +159,12 @@ func (s *Schedule) why(ctx context.Context, root string) (next engine.Next, isDu
 	switch {
 	case expires > now:
 		return engine.Next{At: time.UnixMilli(now).Add(heldWait)}, false, nil
-	case held, isDue: // it can be claimed now, or soon
-		return engine.Next{At: time.UnixMilli(now).Add(claimWait)}, isDue, nil
+	case !held && !isDue:
+		return engine.Next{At: dueAt(due)}, false, nil
+	case !obeys && !s.DB.Single:
+		return engine.Next{At: time.UnixMilli(now).Add(behindWait)}, isDue, nil
 	}
-	return engine.Next{At: dueAt(due)}, false, nil
+	return engine.Next{At: time.UnixMilli(now).Add(claimWait)}, isDue, nil // it can be claimed now, or soon
 }
 
 // TakeDue implements engine.Runs.
