@@ -56,15 +56,20 @@ var errTimeout = errors.New("scenario timeout")
 // Play runs a scenario with agents and a store of its own. It returns an error if these cannot be
 // set up; all other problems are failures in the result. It is safe for concurrent use.
 func (s *Scenario) Play(ctx context.Context, log *zap.Logger) (*Result, error) {
-	return s.play(ctx, 0, log)
+	return s.PlayAt(ctx, Place{}, log)
 }
 
-// play is Play with the most that the scenario may cost, in millionths of a USD; 0 means any amount.
-func (s *Scenario) play(ctx context.Context, most int64, log *zap.Logger) (*Result, error) {
+// PlayAt is Play at a place.
+func (s *Scenario) PlayAt(ctx context.Context, at Place, log *zap.Logger) (*Result, error) {
+	return s.play(ctx, at, 0, log)
+}
+
+// play is PlayAt with the most that the scenario may cost, in millionths of a USD; 0 means any amount.
+func (s *Scenario) play(ctx context.Context, at Place, most int64, log *zap.Logger) (*Result, error) {
 	var st *stage
 	def, err := s.def.Only(s.Team)
 	if err == nil {
-		st, err = newStage(def, log)
+		st, err = newStage(def, at, log)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s, %q: %w", s.File.Path, s.Name, err)

@@ -28,7 +28,7 @@ func PlayReal(ctx context.Context, all []*Scenario, most int64, log *zap.Logger,
 			r.NotPlayed = "the money of --max-cost is spent"
 		default:
 			var err error
-			if r, err = s.play(ctx, max(left, 0), log); err != nil {
+			if r, err = s.play(ctx, Place{}, max(left, 0), log); err != nil {
 				return err
 			}
 			left -= r.Spent().GetCostMicros()

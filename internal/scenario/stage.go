@@ -28,8 +28,16 @@ type stage struct {
 	closes []func() error // called in this order
 }
 
+// Place is where scenarios are played. The zero value is a store in memory with its own engine.
+type Place struct {
+	// Open returns an empty store, which the stage closes.
+	Open func() (server.Store, error)
+	// Engine makes what drives the runs.
+	Engine func(server.EngineConfig) (server.Engine, error)
+}
+
 // newStage builds the agents of a configuration. If it fails, it closes everything that it opened.
-func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
+func newStage(def *config.Config, at Place, log *zap.Logger) (*stage, error) {
 	out, err := egress.New(egress.Config{})
 	if err != nil {
 		return nil, err
@@ -39,7 +47,12 @@ func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
 		out.Close()
 		return nil, fmt.Errorf("server.egress.allow: %w", err)
 	}
-	kept, err := server.OpenStore(context.Background(), "memory:", server.StoreConfig{Log: log})
+	if at.Open == nil {
+		at.Open = func() (server.Store, error) {
+			return server.OpenStore(context.Background(), "memory:", server.StoreConfig{Log: log})
+		}
+	}
+	kept, err := at.Open()
 	if err != nil {
 		out.Close()
 		guarded.Close()
@@ -50,7 +63,7 @@ func newStage(def *config.Config, log *zap.Logger) (*stage, error) {
 	agents, err := build.Register(build.Config{Definition: def, Registry: registry, Egress: out, Guarded: guarded, Boards: kept, Log: log})
 	if err == nil {
 		s.closes = append([]func() error{agents.Close}, s.closes...)
-		s.local, err = server.NewLocal(server.Config{Agents: registry, Store: kept, Version: "test", Log: log})
+		s.local, err = server.NewLocal(server.Config{Agents: registry, Store: kept, Engine: at.Engine, Version: "test", Log: log})
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())

@@ -65,10 +65,14 @@ type Server struct {
 }
 
 // Serve starts a program and waits until it prints a line that begins with "ready ". The error of one
-// that does not has the end of its log.
+// that does not has the end of its log. Stderr of cmd, if it is set, gets all of the log.
 func Serve(cmd *exec.Cmd) (*Server, error) {
 	s := &Server{log: &tail{}}
-	cmd.Stderr = s.log
+	if cmd.Stderr == nil {
+		cmd.Stderr = s.log
+	} else {
+		cmd.Stderr = io.MultiWriter(cmd.Stderr, s.log)
+	}
 	out, in := io.Pipe()
 	cmd.Stdout = in
 	cmd.WaitDelay = time.Second // for a grandchild that has the pipe
