@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -85,28 +87,43 @@ agents:
   asks: {scripted: {steps: [{ask: "Which one?"}, {text: "{{answer}}"}]}}
 `
 
-// stack is a database, a Temporal in memory and servers.
+// stack is a database, a Temporal and servers.
 type stack struct {
 	testing.TB
 	built
-	store, file string
+	setup
+	store, file string // of the servers
 	temporal    *child.Server
 	door        *door // before Temporal
 	namespace   string
 	client      client.Client // of Temporal itself
 }
 
-// start starts Temporal. The file of the servers has some agents and the teams of yaml.
+// setup is what a test wants of a stack.
+type setup struct {
+	yaml     string   // agents and teams
+	server   string   // lines below server:, each indented
+	temporal []string // arguments of Temporal, which is in memory without them
+	store    string   // URL of an empty database; that of the tests if not given
+}
+
+// start starts Temporal in memory. The file of the servers has the agents and the teams of yaml.
 func start(t testing.TB, yaml string) *stack {
+	t.Helper()
+	return setup{yaml: yaml}.start(t)
+}
+
+func (c setup) start(t testing.TB) *stack {
 	t.Helper()
 	b, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stack{TB: t, built: b, store: pgtest.URL(t), file: filepath.Join(t.TempDir(), "team.yaml")}
-	if s.temporal, err = child.Serve(exec.CommandContext(context.Background(), b.temporal)); err != nil {
-		t.Fatal(err)
+	s := &stack{TB: t, built: b, setup: c, store: c.store}
+	if s.store == "" {
+		s.store = pgtest.URL(t)
 	}
+	s.startTemporal()
 	t.Cleanup(func() { s.temporal.End(syscall.SIGKILL) })
 	address, namespace, _ := strings.Cut(s.temporal.Ready, " ")
 	s.namespace = namespace
@@ -115,11 +132,29 @@ func start(t testing.TB, yaml string) *stack {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.client.Close)
-	engine := fmt.Sprintf("\nserver:\n  store: %q\n  engine: {temporal: {address: %q, namespace: %s}}\n", s.store, s.door.address(), namespace)
-	if err := os.WriteFile(s.file, []byte(yaml+engine), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.file = s.fileFor(s.door.address(), s.store)
 	return s
+}
+
+// startTemporal starts Temporal.
+func (s *stack) startTemporal() {
+	s.Helper()
+	p, err := child.Serve(exec.CommandContext(context.Background(), s.built.temporal, s.setup.temporal...))
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.temporal = p
+}
+
+// fileFor writes a file for servers that find Temporal and the store elsewhere.
+func (s *stack) fileFor(temporal, store string) string {
+	s.Helper()
+	file := filepath.Join(s.TempDir(), "team.yaml")
+	text := fmt.Sprintf("%s\nserver:\n%s\n  store: %q\n  engine: {temporal: {address: %q, namespace: %s}}\n", s.yaml, s.server, store, temporal, s.namespace)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	return file
 }
 
 // server is a server under test.
@@ -133,7 +168,14 @@ type server struct {
 // serve starts a server.
 func (s *stack) serve(name string) *server {
 	s.Helper()
-	cmd := exec.CommandContext(context.Background(), s.program, "serve", "-c", s.file, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String(), "--replica", name)
+	return s.serveWith(name, s.file, nil)
+}
+
+// serveWith starts a server with a file. log, if it is not nil, gets its log.
+func (s *stack) serveWith(name, file string, log io.Writer) *server {
+	s.Helper()
+	cmd := exec.CommandContext(context.Background(), s.program, "serve", "-c", file, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String(), "--replica", name, "--log-level", "warn")
+	cmd.Stderr = log
 	p, err := child.Serve(cmd)
 	if err != nil {
 		s.Fatal(err)
@@ -231,14 +273,15 @@ func (s *stack) events(id string) (n int) {
 	return n
 }
 
-// record writes the history of a workflow for the test that replays it, if -update is given.
-func (s *stack) record(id, name string) {
+// record writes the history of a workflow, the last one of its id if run is "", for the test that replays it, if -update
+// is given.
+func (s *stack) record(id, run, name string) {
 	s.Helper()
 	if !*update {
 		return
 	}
 	h := &history.History{}
-	for list := s.client.GetWorkflowHistory(s.Context(), id, "", true, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); list.HasNext(); {
+	for list := s.client.GetWorkflowHistory(s.Context(), id, run, true, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); list.HasNext(); {
 		e, err := list.Next()
 		if err != nil {
 			s.Fatal(err)
@@ -262,7 +305,19 @@ type door struct {
 	mu    sync.Mutex
 	shut  bool       // guarded by mu
 	conns []net.Conn // guarded by mu
-	hold  sync.RWMutex
+
+	there, back sync.RWMutex // locked, they hold what is sent to the address, and back
+}
+
+// hold holds what is sent, until the door lets go.
+func (d *door) hold() {
+	d.there.Lock()
+	d.back.Lock()
+}
+
+func (d *door) letGo() {
+	d.there.Unlock()
+	d.back.Unlock()
 }
 
 func newDoor(t testing.TB, to string) *door {
@@ -306,28 +361,29 @@ func (d *door) pass(in net.Conn) {
 	}
 	d.conns = append(d.conns, in, out)
 	d.mu.Unlock()
-	done := make(chan struct{}, 2)
-	for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
-		go func() {
-			d.copy(c[0], c[1])
-			_, _ = c[0].Close(), c[1].Close()
-			done <- struct{}{}
-		}()
+	var wg sync.WaitGroup
+	for _, way := range []struct {
+		to, from net.Conn
+		held     *sync.RWMutex
+	}{{out, in, &d.there}, {in, out, &d.back}} {
+		wg.Go(func() {
+			copyUnless(way.held, way.to, way.from)
+			_, _ = in.Close(), out.Close()
+		})
 	}
-	<-done
-	<-done
+	wg.Wait()
 }
 
-// copy copies what is sent, but for what hold holds.
-func (d *door) copy(to io.Writer, from io.Reader) {
+// copyUnless copies what is sent while it is not held.
+func copyUnless(held *sync.RWMutex, to io.Writer, from io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		d.hold.RLock()
+		held.RLock()
 		if n > 0 && err == nil {
 			_, err = to.Write(buf[:n])
 		}
-		d.hold.RUnlock()
+		held.RUnlock()
 		if err != nil {
 			return
 		}
@@ -366,20 +422,33 @@ const (
 	working   = a2av1.TaskState_TASK_STATE_WORKING
 )
 
+// demo returns the agents and teams of the demo, whose models take so many times as long.
+func demo(t *testing.T, times int) string {
+	t.Helper()
+	yaml, err := os.ReadFile("../../examples/demo/team.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := os.ReadFile("../../examples/demo/team.script.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slower := regexp.MustCompile(`delay_ms: \d+`).ReplaceAllStringFunc(string(answers), func(delay string) string {
+		ms, _ := strconv.Atoi(strings.TrimPrefix(delay, "delay_ms: "))
+		return fmt.Sprintf("delay_ms: %d", times*ms)
+	})
+	script := filepath.Join(t.TempDir(), "team.script.yaml")
+	if err := os.WriteFile(script, []byte(slower), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	agents, _, _ := strings.Cut(string(yaml), "\nserver:\n")
+	return strings.ReplaceAll(agents, "team.script.yaml", script) + "\n"
+}
+
 // TestTemporal_Demo: the teams of the demo run on Temporal, each with a history of one drive.
 func TestTemporal_Demo(t *testing.T) {
 	t.Parallel()
-	demo, err := os.ReadFile("../../examples/demo/team.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, err := filepath.Abs("../../examples/demo/team.script.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	yaml := strings.ReplaceAll(string(demo), "team.script.yaml", script)
-	yaml = strings.ReplaceAll(yaml, "server:\n  default_agent: newsroom\n", "")
-	s := start(t, yaml)
+	s := start(t, demo(t, 1))
 	r := s.serve("a")
 	for team, want := range map[string]string{
 		"newsroom": "First version.", "release": "Published.", "company": "tides", "panel": "nothing against it", "reception": "tides",
@@ -417,7 +486,7 @@ func TestTemporal_DeathOfAServer(t *testing.T) {
 	second.reply(t, asks, "that one")
 	second.await(t, asks, completed)
 	t.Logf("the answer took %v", time.Since(killed))
-	s.record(asks, "question")
+	s.record(asks, "", "question")
 	for _, id := range slow {
 		second.await(t, id, completed)
 	}
@@ -497,22 +566,23 @@ func TestTemporal_FollowUps(t *testing.T) {
 	}
 }
 
-// TestTemporal_Away: while Temporal hangs and while it refuses connections, runs that are driven go on under the same
-// claim, and what was acknowledged ends, once.
+// TestTemporal_Away: while Temporal hangs, while it gets what is sent and nothing comes back, and while it refuses
+// connections, runs that are driven go on under the same claim, and what was acknowledged ends, once.
 func TestTemporal_Away(t *testing.T) {
 	t.Parallel()
 	s := start(t, agents)
 	r := s.serve("a")
 	r.send(t, "echo", "x", false)
 	for name, outage := range map[string][2]func(){
-		"hangs":   {s.door.hold.Lock, s.door.hold.Unlock},
-		"refuses": {s.door.close, s.door.open},
+		"hangs":        {s.door.hold, s.door.letGo},
+		"is not heard": {s.door.back.Lock, s.door.back.Unlock},
+		"refuses":      {s.door.close, s.door.open},
 	} {
 		var ids []string
-		for range 5 {
+		for range many(5, 50) {
 			ids = append(ids, r.send(t, "slow", "x", true).GetId())
 		}
-		r.await(t, ids[4], working)
+		r.await(t, ids[len(ids)-1], working)
 		outage[0]()
 		for range 20 {
 			ids = append(ids, r.send(t, "echo", "x", true).GetId())
@@ -567,20 +637,14 @@ func TestTemporal_Doctor(t *testing.T) {
 	}
 }
 
-// plainFile writes a file with agents and without an engine.
-func plainFile(t testing.TB) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "team.yaml")
-	if err := os.WriteFile(file, []byte(agents), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
-// servePlain starts a server of the program without Temporal.
+// servePlain starts a server of the program without Temporal, whose file has no engine.
 func (s *stack) servePlain(name string) (*server, error) {
 	s.Helper()
-	p, err := child.Serve(exec.CommandContext(context.Background(), s.plain, "serve", "-c", plainFile(s), "--store", s.store, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String()))
+	file := filepath.Join(s.TempDir(), "team.yaml")
+	if err := os.WriteFile(file, []byte(s.yaml), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	p, err := child.Serve(exec.CommandContext(context.Background(), s.plain, "serve", "-c", file, "--store", s.store, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String(), "--replica", name, "--log-level", "warn"))
 	if err != nil {
 		return nil, err
 	}

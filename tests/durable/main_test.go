@@ -14,6 +14,7 @@
 //	TEAM_CRASH_BILLED    random runs whose bills are checked; default 40
 //	TEAM_CRASH_HISTORY   folder of a saved history to check again
 //	TEAM_CRASH_SERVER    the program to test in place of one built from the sources
+//	TEAM_CRASH_TEMPORAL  address and namespace of a Temporal that drives the runs of PostgreSQL stores
 package durable
 
 import (
@@ -39,6 +40,7 @@ const (
 	cutsVariable     = "TEAM_CRASH_CUTS"
 	seedVariable     = "TEAM_CRASH_SEED"
 	serverVariable   = "TEAM_CRASH_SERVER"
+	temporalVariable = "TEAM_CRASH_TEMPORAL"
 	// repository is its root, seen from here.
 	repository = "../.."
 )

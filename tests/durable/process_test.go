@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,6 +159,9 @@ func (c command) spawn() (r *replica, said <-chan string, err error) {
 		return nil, nil, err
 	}
 	defer log.Close() // the program has its own
+	if c.config, err = c.scheduled(); err != nil {
+		return nil, nil, err
+	}
 	argv := append(c.prefix[:len(c.prefix):len(c.prefix)], path, "serve", "-c", c.config, "--http=127.0.0.1:0", "--grpc=127.0.0.1:0", "--log-level=warn", "--store="+c.store)
 	argv = append(argv, c.args...)
 	cmd := exec.CommandContext(context.Background(), argv[0], argv[1:]...)
@@ -184,6 +188,28 @@ func (c command) spawn() (r *replica, said <-chan string, err error) {
 		<-p.gone // a pipe without a reader would end it
 	}()
 	return r, line, nil
+}
+
+// scheduled is the configuration, with an engine if there is a Temporal for the store. Each store has a task queue of its
+// own.
+func (c command) scheduled() (string, error) {
+	address, namespace, ok := strings.Cut(os.Getenv(temporalVariable), " ")
+	u, err := url.Parse(c.store)
+	if !ok || err != nil || u.Scheme != "postgres" {
+		return c.config, err
+	}
+	text, err := os.ReadFile(c.config)
+	if err != nil {
+		return "", err
+	}
+	engine := fmt.Sprintf("  engine: {temporal: {address: %q, namespace: %q, task_queue: %q}}\n", address, namespace, u.Query().Get("search_path"))
+	if before, after, ok := strings.Cut(string(text), "\nserver:\n"); ok {
+		text = []byte(before + "\nserver:\n" + engine + after)
+	} else {
+		text = append(text, "\nserver:\n"+engine...)
+	}
+	path := filepath.Join(c.dir, "temporal-"+filepath.Base(c.config))
+	return path, os.WriteFile(path, text, 0o600)
 }
 
 // said is everything in the log.
