@@ -50,6 +50,9 @@ func (c *Config) recordMissing(gaps []source.Missing) {
 	}
 }
 
+// setKey is the hint where the key of a model is missing.
+const setKey = "set it, or use a model without a key: one at a base_url of your own, or one with provider: scripted"
+
 // needs reports missing variables and files to which a part of the file that is in use refers, and
 // fills in the keys and addresses that models take from the environment.
 func (k *checker) needs() {
@@ -60,7 +63,7 @@ func (k *checker) needs() {
 		}
 		hint := g.Hint
 		if g.Lack == source.Unset && len(g.Path) > 0 && g.Path[0] == "models" {
-			hint = "set it, or point the agent at a model with provider: scripted"
+			hint = setKey
 		}
 		k.doc.NodeFault(g.Node, fmt.Sprintf("%s needs %s, which %s", subject, g.Name, g.Lack), hint)
 	}
@@ -124,7 +127,7 @@ func (k *checker) key(name string, m *teamv1.ModelConfig, p provider) {
 // lacksKey reports a model in use without a key, which a variable would hold.
 func (k *checker) lacksKey(name, variable string) {
 	if user := k.user(references.Model, name); user != "" {
-		k.at("models", name, "provider").Fault(fmt.Sprintf("%s needs %s, which is not set", user, variable), "set it, or point the agent at a model with provider: scripted")
+		k.at("models", name, "provider").Fault(fmt.Sprintf("%s needs %s, which is not set", user, variable), setKey)
 	}
 }
 

@@ -257,7 +257,7 @@ func (f *feed) read(ctx context.Context) error {
 	f.mu.Lock()
 	after := f.told.seq
 	f.mu.Unlock()
-	page, more, err := f.page(ctx, after, readPage)
+	page, more, err := f.page(inflight.WithReader(ctx, f.reading(true)), after, readPage)
 	if err != nil {
 		return err
 	}

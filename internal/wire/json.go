@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 )
 
 // Media types of JSON bodies.
@@ -27,7 +28,7 @@ const (
 // Marshal encodes m as ProtoJSON on one line. Fields that are not set are left out, except
 // the required fields of a ListTasksResponse or an AgentCard.
 func Marshal(m proto.Message) ([]byte, error) {
-	defer turn(proto.Size(m))()
+	defer inflight.Turn(int64(proto.Size(m)))()
 	b, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", m.ProtoReflect().Descriptor().FullName(), err)
@@ -132,7 +133,7 @@ func zero(fd protoreflect.FieldDescriptor) json.RawMessage {
 // Unmarshal decodes ProtoJSON into m. It accepts names in camelCase and snake_case, ignores
 // unknown fields, and rejects unknown enum values. The error is INVALID_REQUEST.
 func Unmarshal(b []byte, m proto.Message) error {
-	defer turn(len(b))()
+	defer inflight.Turn(int64(len(b)))()
 	if err := ScanJSON(b); err != nil {
 		return Invalid("", err.Error())
 	}

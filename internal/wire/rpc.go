@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/grpc/status"
+
+	"github.com/agentteams/team-server/internal/inflight"
 )
 
 // Error codes that the JSON-RPC 2.0 specification defines.
@@ -51,6 +53,7 @@ type RPCResponse struct {
 // ParseRPCResponse parses a response. Its result is a part of b and is not checked: it may be large, and decoding it checks
 // that it is JSON.
 func ParseRPCResponse(b []byte) (r RPCResponse, err error) {
+	defer inflight.Turn(int64(len(b)))()
 	all, err := members(b)
 	if err != nil {
 		return r, err
@@ -68,7 +71,7 @@ func ParseRPCResponse(b []byte) (r RPCResponse, err error) {
 // the ID of the request is then the valid id that was found, or null. Batches are rejected.
 func ParseRPC(b []byte) (RPCRequest, *RPCError) {
 	req := RPCRequest{ID: json.RawMessage("null")}
-	defer turn(len(b))()
+	defer inflight.Turn(int64(len(b)))()
 	sent, err := scanJSON(b)
 	if err != nil {
 		return req, rpcFault(RPCInvalidRequest, "", err.Error())

@@ -2,10 +2,12 @@ package wire
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
+	"github.com/agentteams/team-server/internal/inflight"
 )
 
 func TestParseRPCResponse(t *testing.T) {
@@ -61,8 +63,8 @@ func manyMembers() string {
 
 func TestTurnsEnd(t *testing.T) {
 	t.Parallel()
-	text := strings.Repeat("a", large)
-	for range 2 * cap(turns) {
+	text := strings.Repeat("a", inflight.LargeSize)
+	for range runtime.NumCPU() + 1 { // a turn that does not end blocks the next ones
 		if err := Unmarshal([]byte(`{"no":"`+text+`"`), &a2av1.Message{}); err == nil {
 			t.Error("a message that ends early is read")
 		}
@@ -70,9 +72,12 @@ func TestTurnsEnd(t *testing.T) {
 		if err := Unmarshal([]byte(`{"parts":[{"text":"`+text+`"}]}`), m); err != nil {
 			t.Fatal(err)
 		}
-		if b, err := Marshal(m); err != nil || len(b) < large {
+		if b, err := Marshal(m); err != nil || len(b) < inflight.LargeSize {
 			t.Error(len(b), err)
 		}
 		_, _ = ParseRPC([]byte(`["` + text + `"]`))
+		if r, err := ParseRPCResponse([]byte(`{"result":"` + text + `"}`)); err != nil || len(r.Result) < inflight.LargeSize {
+			t.Error(len(r.Result), err)
+		}
 	}
 }

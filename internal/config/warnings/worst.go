@@ -34,7 +34,7 @@ func (w Worst) String() string {
 	case !w.Paid:
 		return text
 	case w.MaxCost == nil:
-		return text + "; nothing limits the cost of a run: set limits.max_cost"
+		return text + "; no limits.max_cost limits the cost of a run"
 	}
 	return text + ", within " + strconv.FormatFloat(*w.MaxCost, 'f', -1, 64) + " USD"
 }

@@ -185,9 +185,8 @@ func readRefs(record []byte) (refs []ref, rest []byte, err error) {
 	return refs, rest, err
 }
 
-// readBlobs reads the blobs of a run that are missing from known into it. Blobs that do not exist have an
-// empty value, so that the checksum of their record does not match. The error may be that of inflight.Read.
-func readBlobs(ctx context.Context, q db.Querier, root string, missing []ref, known blobs) error {
+// sizeOf returns the number of bytes of the blobs that are missing, some of which may be named more than once.
+func sizeOf(missing []ref) int64 {
 	var size uint64
 	counted := map[string]bool{}
 	for _, r := range missing {
@@ -196,9 +195,12 @@ func readBlobs(ctx context.Context, q db.Querier, root string, missing []ref, kn
 			size += min(r.size, math.MaxInt32) // that of a damaged record may be anything
 		}
 	}
-	if err := inflight.Read(ctx, int64(min(size, math.MaxInt64))); err != nil {
-		return err
-	}
+	return int64(min(size, math.MaxInt64))
+}
+
+// readBlobs reads the blobs of a run that are missing from known into it. Blobs that do not exist have an
+// empty value, so that the checksum of their record does not match.
+func readBlobs(ctx context.Context, q db.Querier, root string, missing []ref, known blobs) error {
 	for _, r := range missing {
 		if _, ok := known[string(r.hash)]; ok {
 			continue
@@ -229,30 +231,39 @@ func ReadPieces(ctx context.Context, q db.Querier, size int, text string, args .
 	return value, err
 }
 
-// Joined returns the encoded message of a stored record of a run. The error may be runs.ErrDataLoss.
-func Joined(ctx context.Context, q db.Querier, root string, n int64, record []byte) ([]byte, error) {
+// Decoded decodes a stored record of a run, which q must not read within a transaction: decode is called with the encoded
+// message, in its turn if that is large. The error may be that of decode, runs.ErrDataLoss, or that of inflight.Read.
+func Decoded(ctx context.Context, q db.Querier, root string, n int64, record []byte, decode func(body []byte) error) error {
 	known := blobs{}
-	_, missing, err := join(record, known)
-	if err == nil {
-		if err = readBlobs(ctx, q, root, missing, known); err != nil {
-			return nil, err
-		}
-		record, _, err = join(record, known)
+	body, missing, err := join(record, known)
+	switch {
+	case err != nil:
+		return db.DataLoss("record", root, n)
+	case len(missing) == 0:
+		defer inflight.Turn(int64(len(body)))()
+		return decode(body)
 	}
+	end, err := inflight.Read(ctx, sizeOf(missing))
 	if err != nil {
-		return nil, db.DataLoss("record", root, n)
+		return err
 	}
-	return record, nil
+	defer end()
+	if err := readBlobs(ctx, q, root, missing, known); err != nil {
+		return err
+	}
+	if body, _, err = join(record, known); err != nil {
+		return db.DataLoss("record", root, n)
+	}
+	return decode(body)
 }
 
 // eachEvent runs a query for the columns seq, scope, sum and body of events of a run, and calls take for
 // each event in order. It may start again from the first row; it calls reset before each start. The error
-// is that of take, of the database, or runs.ErrDataLoss.
+// is that of take, of the database, of inflight.Read, or runs.ErrDataLoss.
 func eachEvent(ctx context.Context, q db.Querier, root string, reset func(), take func(runs.Record) error, text string, args ...any) error {
 	known := blobs{}
-	for {
-		var missing []ref
-		err := db.Each(ctx, q, func() { reset(); missing = nil }, func(r *sql.Rows) error {
+	scan := func() (missing []ref, err error) {
+		err = db.Each(ctx, q, func() { reset(); missing = nil }, func(r *sql.Rows) error {
 			rec, more, err := scanEvent(r, root, known)
 			if missing = append(missing, more...); len(missing) > 0 {
 				return err // read on, to find all blobs that are missing
@@ -262,11 +273,21 @@ func eachEvent(ctx context.Context, q db.Querier, root string, reset func(), tak
 			}
 			return take(rec)
 		}, text, args...)
-		if err != nil || len(missing) == 0 {
-			return err
-		}
-		if err := readBlobs(ctx, q, root, missing, known); err != nil {
-			return err
-		}
+		return missing, err
 	}
+	missing, err := scan()
+	for err == nil && len(missing) > 0 {
+		missing, err = func() ([]ref, error) {
+			end, err := inflight.Read(ctx, sizeOf(missing))
+			if err != nil {
+				return nil, err
+			}
+			defer end()
+			if err := readBlobs(ctx, q, root, missing, known); err != nil {
+				return nil, err
+			}
+			return scan()
+		}()
+	}
+	return err
 }

@@ -54,11 +54,8 @@ func (s *rig) shown(t testing.TB, root string) (*a2av1.Task, int64, error) {
 	if err := q.Scan(ctx, []any{&seq, &snap}, `SELECT snap_seq, snap FROM task WHERE id = $1`, root); err != nil {
 		return nil, 0, err
 	}
-	body, err := record.Joined(ctx, q, root, seq, snap)
 	task := &a2av1.Task{}
-	if err == nil {
-		err = proto.Unmarshal(body, task)
-	}
+	err := record.Decoded(ctx, q, root, seq, snap, func(body []byte) error { return proto.Unmarshal(body, task) })
 	return task, seq, err
 }
 

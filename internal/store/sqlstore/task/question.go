@@ -125,12 +125,9 @@ func (r *questionRow) dest() []any {
 // questionOf returns the question of a row as readers see it. The error may be runs.ErrDataLoss.
 func (s *Tasks) questionOf(ctx context.Context, r *questionRow) (runs.RoleQuestion, error) {
 	q := runs.RoleQuestion{Task: runs.Key{Owner: r.owner, ID: r.id}, Agent: r.agent}
-	body, err := record.Joined(ctx, s.DB.Reader(), r.id, r.seq, r.record)
-	if err != nil {
-		return q, err
-	}
-	if q.Asked, err = record.Decode(r.id, r.seq, r.scope, r.sum, body); err != nil {
-		return q, err
-	}
-	return q, nil
+	err := record.Decoded(ctx, s.DB.Reader(), r.id, r.seq, r.record, func(body []byte) (err error) {
+		q.Asked, err = record.Decode(r.id, r.seq, r.scope, r.sum, body)
+		return err
+	})
+	return q, err
 }

@@ -131,23 +131,33 @@ func (s *Tasks) taskOf(ctx context.Context, r *taskRow) (*a2av1.Task, int64, err
 
 // ended returns the task of a row whose snapshot is current. The error is sql.ErrNoRows if it is not any more.
 func (s *Tasks) ended(ctx context.Context, r *taskRow) (*a2av1.Task, error) {
-	if r.snap == nil {
-		if err := inflight.Read(ctx, r.snapSize.Int64); err != nil {
-			return nil, err
-		}
-		if err := s.DB.Reader().Scan(ctx, []any{&r.snap}, selectSnap, r.id, r.snapSeq); err != nil {
-			return nil, err
-		}
-	}
-	body, err := record.Joined(ctx, s.DB.Reader(), r.id, r.snapSeq, r.snap)
-	if err != nil {
+	if err := s.readSnap(ctx, r); err != nil {
 		return nil, err
 	}
 	t := &a2av1.Task{}
-	if db.SumOf(r.id, r.snapSeq, "", body) != r.sum || proto.Unmarshal(body, t) != nil {
-		return nil, db.DataLoss("task", r.id, r.snapSeq)
+	if err := record.Decoded(ctx, s.DB.Reader(), r.id, r.snapSeq, r.snap, func(body []byte) error {
+		if db.SumOf(r.id, r.snapSeq, "", body) != r.sum || proto.Unmarshal(body, t) != nil {
+			return db.DataLoss("task", r.id, r.snapSeq)
+		}
+		return nil
+	}); err != nil {
+		return nil, err
 	}
 	return project.Parked(t, r.parked.String), nil
+}
+
+// readSnap reads the snapshot of a row if it was not read with the row. The error is sql.ErrNoRows if it is not current any
+// more, or that of inflight.Read.
+func (s *Tasks) readSnap(ctx context.Context, r *taskRow) error {
+	if r.snap != nil {
+		return nil
+	}
+	end, err := inflight.Read(ctx, r.snapSize.Int64)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return s.DB.Reader().Scan(ctx, []any{&r.snap}, selectSnap, r.id, r.snapSeq)
 }
 
 // child computes the task of a scope below a root.
