@@ -178,7 +178,7 @@ func TestC_15_PausedTimeDoesNotCount(t *testing.T) {
 		r.newTeam(t, "team", through("asks"), "asks")
 		id := wantState(t, r.send(t, ann(t), message("team", "hi")), inputRequired).GetId()
 		r.pause(t, id)
-		time.Sleep(30 * 24 * time.Hour)
+		time.Sleep(8 * 24 * time.Hour)
 		wantState(t, r.get(t, id), working)
 		r.resume(t, id)
 		r.until(t, id, failed)
