@@ -12,18 +12,14 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/spending"
 	"github.com/agentteams/team-server/pkg/agent"
 )
 
 // ListAccounts prints the accounts of the server that have limits.
 func (c *Commands) ListAccounts(ctx context.Context) error {
-	server, err := c.Connection.Manager("accounts ls")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	accounts, err := server.ListAccounts(ctx)
+	accounts, err := console.Ask(c.Connection, "accounts ls", func(server *client.Team) ([]*teamv1.Account, error) { return server.ListAccounts(ctx) })
 	if err != nil {
 		return err
 	}
@@ -32,12 +28,7 @@ func (c *Commands) ListAccounts(ctx context.Context) error {
 
 // GetAccount prints an account; "-" means that of the caller.
 func (c *Commands) GetAccount(ctx context.Context, name string) error {
-	server, err := c.Connection.Manager("accounts get")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	a, err := server.GetAccount(ctx, name)
+	a, err := console.Ask(c.Connection, "accounts get", func(server *client.Team) (*teamv1.Account, error) { return server.GetAccount(ctx, name) })
 	if err != nil {
 		return err
 	}
@@ -46,12 +37,7 @@ func (c *Commands) GetAccount(ctx context.Context, name string) error {
 
 // SetAccountLimits sets the limits of an account, or removes them if l is nil, and prints it.
 func (c *Commands) SetAccountLimits(ctx context.Context, name string, l *teamv1.AccountLimits) error {
-	server, err := c.Connection.Manager("accounts set")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	a, err := server.SetAccountLimits(ctx, name, l)
+	a, err := console.Ask(c.Connection, "accounts set", func(server *client.Team) (*teamv1.Account, error) { return server.SetAccountLimits(ctx, name, l) })
 	if err != nil {
 		return err
 	}

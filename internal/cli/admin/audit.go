@@ -12,6 +12,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/client"
 )
 
 // AuditQuery selects records of the audit log.
@@ -22,12 +23,9 @@ type AuditQuery struct {
 
 // ListAudit prints records of the audit log.
 func (c *Commands) ListAudit(ctx context.Context, q AuditQuery) error {
-	server, err := c.Connection.Manager("audit ls")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	records, err := server.ListAudit(ctx, q.Account, q.After)
+	records, err := console.Ask(c.Connection, "audit ls", func(server *client.Team) ([]*teamv1.AuditRecord, error) {
+		return server.ListAudit(ctx, q.Account, q.After)
+	})
 	if err != nil {
 		return err
 	}
@@ -54,12 +52,9 @@ func (c *Commands) VerifyAudit(ctx context.Context, account, head string) error 
 			return console.Usagef("--head %s: expected SEQ:HASH, as audit verify prints it", head)
 		}
 	}
-	server, err := c.Connection.Manager("audit verify")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	resp, err := server.VerifyAudit(ctx, account, seq, hash)
+	resp, err := console.Ask(c.Connection, "audit verify", func(server *client.Team) (*teamv1.VerifyAuditResponse, error) {
+		return server.VerifyAudit(ctx, account, seq, hash)
+	})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/spending"
 )
 
@@ -46,12 +47,7 @@ func (c *Commands) Costs(ctx context.Context, q CostsQuery) error {
 	if err != nil {
 		return err
 	}
-	server, err := c.Connection.Manager("costs")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	resp, err := server.ListCosts(ctx, req)
+	resp, err := console.Ask(c.Connection, "costs", func(server *client.Team) (*teamv1.ListCostsResponse, error) { return server.ListCosts(ctx, req) })
 	switch {
 	case err != nil:
 		return err

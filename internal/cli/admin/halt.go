@@ -8,18 +8,14 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/halt/inforce"
 )
 
 // Halt halts a subject of the server and prints what that has stopped. It returns console.ErrFailed if a
 // replica may still begin calls.
 func (c *Commands) Halt(ctx context.Context, req *teamv1.HaltRequest) error {
-	server, err := c.Connection.Manager("halt")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	resp, err := server.Halt(ctx, req)
+	resp, err := console.Ask(c.Connection, "halt", func(server *client.Team) (*teamv1.HaltResponse, error) { return server.Halt(ctx, req) })
 	if err != nil {
 		return err
 	}
@@ -69,12 +65,7 @@ func (c *Commands) receipt(resp *teamv1.HaltResponse) error {
 
 // EndHalt ends the halt of a subject.
 func (c *Commands) EndHalt(ctx context.Context, req *teamv1.ResumeRequest) error {
-	server, err := c.Connection.Manager("resume")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	resp, err := server.EndHalt(ctx, req)
+	resp, err := console.Ask(c.Connection, "resume", func(server *client.Team) (*teamv1.ResumeResponse, error) { return server.EndHalt(ctx, req) })
 	if err != nil {
 		return err
 	}
@@ -91,12 +82,7 @@ func (c *Commands) EndHalt(ctx context.Context, req *teamv1.ResumeRequest) error
 
 // ListHalts prints the halts in force.
 func (c *Commands) ListHalts(ctx context.Context) error {
-	server, err := c.Connection.Manager("halt ls")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	halts, err := server.Halts(ctx)
+	halts, err := console.Ask(c.Connection, "halt ls", func(server *client.Team) ([]*teamv1.Halt, error) { return server.Halts(ctx) })
 	if err != nil {
 		return err
 	}

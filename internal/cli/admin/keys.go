@@ -16,6 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/auth"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/identity"
 )
 
@@ -80,12 +81,7 @@ func (c *Commands) NewKey(ctx context.Context, f *NewKey) error {
 	if f.Offline {
 		return c.offlineKey(req)
 	}
-	server, err := c.Connection.Manager("keys new")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	resp, err := server.CreateKey(ctx, req)
+	resp, err := console.Ask(c.Connection, "keys new", func(server *client.Team) (*teamv1.CreateKeyResponse, error) { return server.CreateKey(ctx, req) })
 	if err != nil {
 		return err
 	}
@@ -136,12 +132,7 @@ func words(list []teamv1.Permission_Value) string {
 
 // ListKeys prints the API keys that were made by the API.
 func (c *Commands) ListKeys(ctx context.Context) error {
-	server, err := c.Connection.Manager("keys ls")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	list, err := server.ListKeys(ctx)
+	list, err := console.Ask(c.Connection, "keys ls", func(server *client.Team) ([]*teamv1.Key, error) { return server.ListKeys(ctx) })
 	if err != nil {
 		return err
 	}
@@ -150,12 +141,7 @@ func (c *Commands) ListKeys(ctx context.Context) error {
 
 // RevokeKey ends an API key and prints it.
 func (c *Commands) RevokeKey(ctx context.Context, id string) error {
-	server, err := c.Connection.Manager("keys revoke")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	k, err := server.RevokeKey(ctx, id)
+	k, err := console.Ask(c.Connection, "keys revoke", func(server *client.Team) (*teamv1.Key, error) { return server.RevokeKey(ctx, id) })
 	if err != nil {
 		return err
 	}

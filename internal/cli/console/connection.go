@@ -37,6 +37,25 @@ func (c *Connection) Manager(command string) (*client.Team, error) {
 	return c.Client(c.Server)
 }
 
+// With calls do with a client of the server that --server names, for a command that needs one.
+func (c *Connection) With(command string, do func(*client.Team) error) error {
+	server, err := c.Manager(command)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	return do(server)
+}
+
+// Ask returns what call returns for a client of the server that --server names, for a command that needs one.
+func Ask[T any](c *Connection, command string, call func(*client.Team) (T, error)) (answer T, err error) {
+	err = c.With(command, func(server *client.Team) error {
+		answer, err = call(server)
+		return err
+	})
+	return answer, err
+}
+
 // Client returns a client of the team-server at a base address.
 func (c *Connection) Client(base string) (*client.Team, error) {
 	secure, err := c.TLS()

@@ -8,17 +8,13 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/client"
 	"github.com/agentteams/team-server/internal/transcript"
 )
 
 // ListQuestions prints the open questions that the caller may answer, of one team or agent, or with "" of all.
 func (c *Commands) ListQuestions(ctx context.Context, team string) error {
-	server, err := c.Connection.Manager("questions")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	list, err := server.Questions(ctx, team)
+	list, err := console.Ask(c.Connection, "questions", func(server *client.Team) ([]*teamv1.OpenQuestion, error) { return server.Questions(ctx, team) })
 	if err != nil {
 		return err
 	}
@@ -38,12 +34,9 @@ func (c *Commands) ListQuestions(ctx context.Context, team string) error {
 
 // AnswerQuestion answers a question of a task. An empty question is the only one of the task.
 func (c *Commands) AnswerQuestion(ctx context.Context, task, question, text string) error {
-	server, err := c.Connection.Manager("questions")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	resp, err := server.Answer(ctx, task, question, text)
+	resp, err := console.Ask(c.Connection, "questions", func(server *client.Team) (*teamv1.AnswerQuestionResponse, error) {
+		return server.Answer(ctx, task, question, text)
+	})
 	if err != nil {
 		return err
 	}

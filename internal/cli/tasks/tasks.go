@@ -542,10 +542,5 @@ func steps(ids []string) string {
 
 // with calls do with a client of the server.
 func (c *Commands) with(do func(*client.Team) error) error {
-	s, err := c.Connection.Manager("this command")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	return do(s)
+	return c.Connection.With("this command", do)
 }

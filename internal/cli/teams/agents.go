@@ -13,17 +13,15 @@ import (
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
+	"github.com/agentteams/team-server/internal/client"
 )
 
 // ListAgents prints the agents and teams of the server. skill and kind select agents; "" matches
 // all.
 func (c *Commands) ListAgents(ctx context.Context, skill, kind string) error {
-	server, err := c.Connection.Manager("agents ls")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	agents, err := server.ListAgents(ctx, skill, kind)
+	agents, err := console.Ask(c.Connection, "agents ls", func(server *client.Team) ([]*teamv1.RegisteredAgent, error) {
+		return server.ListAgents(ctx, skill, kind)
+	})
 	if err != nil {
 		return err
 	}
@@ -34,12 +32,7 @@ func (c *Commands) ListAgents(ctx context.Context, skill, kind string) error {
 
 // GetAgent prints an agent or a team: what it says about itself, and its health, which the server checks first.
 func (c *Commands) GetAgent(ctx context.Context, id string) error {
-	server, err := c.Connection.Manager("agents get")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	a, err := server.GetAgent(ctx, id)
+	a, err := console.Ask(c.Connection, "agents get", func(server *client.Team) (*teamv1.RegisteredAgent, error) { return server.GetAgent(ctx, id) })
 	if err != nil {
 		return err
 	}

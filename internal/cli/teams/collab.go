@@ -10,19 +10,9 @@ import (
 	"github.com/agentteams/team-server/internal/client"
 )
 
-// collaborate calls do with a client for the server that --server names.
-func (c *Commands) collaborate(ctx context.Context, do func(context.Context, *client.Team) error) error {
-	server, err := c.Connection.Manager("collab")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	return do(ctx, server)
-}
-
 // StartCollaboration starts a collaboration and prints its id.
 func (c *Commands) StartCollaboration(ctx context.Context, req *teamv1.StartCollaborationRequest) error {
-	return c.collaborate(ctx, func(ctx context.Context, server *client.Team) error {
+	return c.Connection.With("collab", func(server *client.Team) error {
 		resp, err := server.Start(ctx, req)
 		if err != nil {
 			return err
@@ -52,7 +42,7 @@ func (c *Commands) ResumeCollaboration(ctx context.Context, id string) error {
 }
 
 func (c *Commands) show(ctx context.Context, id string, call func(*client.Team, context.Context, string) (*teamv1.GetCollaborationStatusResponse, error)) error {
-	return c.collaborate(ctx, func(ctx context.Context, server *client.Team) error {
+	return c.Connection.With("collab", func(server *client.Team) error {
 		st, err := call(server, ctx, id)
 		if err != nil {
 			return err
@@ -72,7 +62,7 @@ func (c *Commands) show(ctx context.Context, id string, call func(*client.Team, 
 
 // StopCollaboration stops a collaboration and prints its result.
 func (c *Commands) StopCollaboration(ctx context.Context, req *teamv1.StopCollaborationRequest) error {
-	return c.collaborate(ctx, func(ctx context.Context, server *client.Team) error {
+	return c.Connection.With("collab", func(server *client.Team) error {
 		resp, err := server.Stop(ctx, req)
 		if err != nil {
 			return err
@@ -91,7 +81,7 @@ func (c *Commands) StopCollaboration(ctx context.Context, req *teamv1.StopCollab
 
 // ListCollaborations prints the caller's collaborations: those of one team, or all if team is "".
 func (c *Commands) ListCollaborations(ctx context.Context, team string) error {
-	return c.collaborate(ctx, func(ctx context.Context, server *client.Team) error {
+	return c.Connection.With("collab", func(server *client.Team) error {
 		list, err := server.Collaborations(ctx, team)
 		if err != nil {
 			return err

@@ -160,12 +160,7 @@ func (c *Commands) DiffTeams(ctx context.Context, path string) error {
 
 // GetTeam prints the YAML of a team as it was applied.
 func (c *Commands) GetTeam(ctx context.Context, id string) error {
-	server, err := c.Connection.Manager("teams get")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	t, err := server.GetTeam(ctx, id)
+	t, err := console.Ask(c.Connection, "teams get", func(server *client.Team) (*teamv1.Team, error) { return server.GetTeam(ctx, id) })
 	switch {
 	case err != nil:
 		return err
@@ -180,12 +175,7 @@ func (c *Commands) GetTeam(ctx context.Context, id string) error {
 
 // ListTeams prints the teams of the server.
 func (c *Commands) ListTeams(ctx context.Context) error {
-	server, err := c.Connection.Manager("teams ls")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	teams, err := server.ListTeams(ctx)
+	teams, err := console.Ask(c.Connection, "teams ls", func(server *client.Team) ([]*teamv1.Team, error) { return server.ListTeams(ctx) })
 	if err != nil {
 		return err
 	}
@@ -196,12 +186,7 @@ func (c *Commands) ListTeams(ctx context.Context) error {
 
 // DeleteTeam deletes a team.
 func (c *Commands) DeleteTeam(ctx context.Context, id string) error {
-	server, err := c.Connection.Manager("teams delete")
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	if err := server.DeleteTeam(ctx, id); err != nil {
+	if err := c.Connection.With("teams delete", func(server *client.Team) error { return server.DeleteTeam(ctx, id) }); err != nil {
 		return err
 	}
 	c.Console.Sayf("team %s  deleted", id)
