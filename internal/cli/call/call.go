@@ -144,12 +144,21 @@ func (f *Flags) withTimeout(ctx context.Context, do func(context.Context) error)
 	case err == nil || errors.Is(err, console.ErrFailed):
 		return err
 	case ctx.Err() == nil:
-		return console.Lined{Err: err}
+		return lined{err}
 	case errors.Is(context.Cause(ctx), errTimeout):
 		return fmt.Errorf("no answer within %s (--timeout)", f.Timeout)
 	}
 	return console.ErrInterrupted
 }
+
+// lined is an error whose text is a single line.
+type lined struct{ error }
+
+// Error returns the text of the error as a single line.
+func (e lined) Error() string { return console.Line(e.error.Error()) }
+
+// Unwrap returns the original error.
+func (e lined) Unwrap() error { return e.error }
 
 // checkTenant returns an error if the connection cannot reach the tenant.
 func (f *Flags) checkTenant(server *a2aclient.Client) error {

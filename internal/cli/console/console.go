@@ -178,15 +178,6 @@ func Below(text string) string { return strings.ReplaceAll(Printable(text), "\n"
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9._~:/@%+=-]+$`)
 
-// Lined is an error whose text is a single line.
-type Lined struct{ Err error }
-
-// Error returns the text of the error as a single line.
-func (e Lined) Error() string { return Line(e.Err.Error()) }
-
-// Unwrap returns the original error.
-func (e Lined) Unwrap() error { return e.Err }
-
 // Word quotes a text as a single shell word. Ids come from other servers, and users paste the commands that are shown.
 func Word(text string) string {
 	if plainWord.MatchString(text) {

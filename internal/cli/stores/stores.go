@@ -1,4 +1,5 @@
-// Package stores implements the commands over stores that no server needs to serve: copies, backups, secrets and engines.
+// Package stores implements the commands over stores: copies, backups, the encryption of their secrets, and which engine
+// drives their runs.
 package stores
 
 import (

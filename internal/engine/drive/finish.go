@@ -37,10 +37,10 @@ func (d *drive) finish(ctx context.Context, err error) error {
 	if jerr := d.funds.settleBudgets(ctx, e); jerr != nil {
 		return jerr
 	}
-	if jerr := d.talk.remember(ctx, e); jerr != nil {
+	if jerr := d.conversation.remember(ctx, e); jerr != nil {
 		return jerr
 	}
-	e.Warnings = slices.Concat(e.GetWarnings(), d.talk.warnings)
+	e.Warnings = slices.Concat(e.GetWarnings(), d.conversation.warnings)
 	if jerr := d.detacher.wakeLead(ctx, e); jerr != nil {
 		return jerr
 	}

@@ -81,7 +81,7 @@ func (r *Runner) Drive(ctx context.Context, c runs.Claim) (runs.Park, error) {
 	rec.run.Spans, _ = c.Journal.(agent.Spans)
 	ctx = rec.run.InSpan(ctx, "", agent.Given{})
 	d := r.newDrive(rec)
-	d.talk.open(ctx)
+	d.conversation.open(ctx)
 	if d.replay(events) {
 		return runs.Park{Done: true}, nil
 	}
@@ -119,15 +119,15 @@ func lastReplica(events []*teamv1.Event) string {
 
 // drive is the work on one claim of a run.
 type drive struct {
-	rec      *record
-	funds    *funds
-	agents   *agents
-	talk     *conversation
-	detacher *detacher
-	halting  halting // what halts ask of the run
-	inbox    inbox   // what was read of the inbox
-	replica  string
-	log      *zap.Logger
+	rec          *record
+	funds        *funds
+	agents       *agents
+	conversation *conversation
+	detacher     *detacher
+	halting      halting // what halts ask of the run
+	inbox        inbox   // what was read of the inbox
+	replica      string
+	log          *zap.Logger
 
 	one      [1]*teamv1.Event // the slice that drain appends; journals keep its element, not the slice
 	resumed  bool             // the run was started by an earlier claim
@@ -145,9 +145,9 @@ func (r *Runner) newDrive(rec *record) *drive {
 	log = rec.run.Logger(log.WithLazy(zap.String("task", rec.claim.Root), zap.String("context", rec.accepted.GetMessage().GetContextId()), zap.String("agent", rec.accepted.GetAgent())))
 	d := &drive{
 		rec: rec, log: log, replica: r.Replica,
-		agents:  &agents{rec: rec, byID: r.Agent, pinned: r.Pinned, log: log},
-		talk:    &conversation{rec: rec, store: r.Conversations, log: log},
-		halting: halting{rec: rec, halts: r.Halts},
+		agents:       &agents{rec: rec, byID: r.Agent, pinned: r.Pinned, log: log},
+		conversation: &conversation{rec: rec, store: r.Conversations, log: log},
+		halting:      halting{rec: rec, halts: r.Halts},
 	}
 	d.funds = &funds{rec: rec, agents: d.agents, accounts: r.Accounts, shares: r.Shares}
 	d.detacher = &detacher{rec: rec, funds: d.funds, tasks: r.Tasks, log: log}
@@ -187,7 +187,7 @@ func (d *drive) note(ev *teamv1.Event) {
 	case *teamv1.Event_Expired:
 		d.lapsed = d.lapsed || root && k.Expired.GetLimit() == agent.LimitQuestion
 	case *teamv1.Event_Noted:
-		if d.talk.noted(ev) {
+		if d.conversation.noted(ev) {
 			return
 		}
 	default:
@@ -276,7 +276,7 @@ func (d *drive) process(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	d.talk.remembers, d.talk.tools = agent.Remembers(a), agent.RemembersTools(a)
+	d.conversation.remembers, d.conversation.tools = agent.Remembers(a), agent.RemembersTools(a)
 	ctx, releaseTeam, err := d.agents.lent(ctx)
 	if err != nil {
 		return err
@@ -375,7 +375,7 @@ func (d *drive) drain(ctx context.Context, a agent.Agent) (err error) {
 		}
 		d.addReceipt(ev)
 		appending = true
-		if aerr = d.talk.tellUnread(recording); aerr == nil {
+		if aerr = d.conversation.tellUnread(recording); aerr == nil {
 			d.one[0] = ev
 			aerr = d.rec.append(recording, d.one[:]...)
 		}
