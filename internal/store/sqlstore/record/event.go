@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
-	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
@@ -48,9 +47,8 @@ type Entry struct {
 	Sum   int64 // checksum of the event with its blobs
 }
 
-// Encode returns an event in its stored form. A large one is encoded in its turn.
+// Encode returns an event in its stored form.
 func Encode(root string, ev *teamv1.Event) (Entry, error) {
-	defer inflight.Turn(int64(proto.Size(ev)))()
 	body, err := proto.Marshal(ev)
 	if err != nil {
 		return Entry{}, fmt.Errorf("encode event %d of %s: %w", ev.GetSeq(), root, err)

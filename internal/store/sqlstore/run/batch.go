@@ -12,7 +12,6 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/identity"
-	"github.com/agentteams/team-server/internal/inflight"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/runs"
 	"github.com/agentteams/team-server/internal/store"
@@ -328,14 +327,11 @@ func (b *batch) seal(f *project.Fold, late []*teamv1.Event) error {
 	}
 	b.after = listingOf(f)
 	task := f.Task()
-	size := proto.Size(task)
-	end := inflight.Turn(int64(size))
 	snap, err := snapshotOf(j.root, b.hi, task, nil)
-	end()
 	if err != nil {
 		return err
 	}
-	if f.Visible() && size <= maxQuiet {
+	if f.Visible() && proto.Size(task) <= maxQuiet {
 		b.done = task
 	}
 	written := map[string]bool{}

@@ -16,6 +16,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cost"
 	"github.com/agentteams/team-server/internal/identity"
+	"github.com/agentteams/team-server/internal/inflight"
 	fold "github.com/agentteams/team-server/internal/journal"
 	"github.com/agentteams/team-server/internal/project"
 	"github.com/agentteams/team-server/internal/ring"
@@ -259,6 +260,7 @@ func (j *journal) Append(ctx context.Context, events ...*teamv1.Event) error {
 	if err != nil {
 		return err
 	}
+	defer inflight.Turn(size)() // not with mu: the writer takes that
 	if err = j.append(events, size, room); err != nil {
 		j.s.space.release(room)
 	}
