@@ -1,6 +1,10 @@
 package inflight
 
-import "runtime"
+import (
+	"runtime"
+	"sync"
+	"time"
+)
 
 // LargeSize is the number of bytes from which a message is large: to encode or decode it takes some milliseconds.
 const LargeSize = 256 << 10
@@ -10,6 +14,10 @@ const LargeSize = 256 << 10
 // way small requests find a free processor, however many large messages there are.
 var turns = make(chan struct{}, max(1, min(runtime.NumCPU(), runtime.GOMAXPROCS(0))/2))
 
+// longestTurn is when a turn ends by itself. What takes longer waits rather than computes, such as for a database that does not
+// answer, and must not delay everything else that is large.
+const longestTurn = 5 * time.Second
+
 // Turn waits for the turn of a message of size bytes and returns a function that ends it. A message that is not large has its
 // turn at once. During a turn the caller computes, and may read from the store what it computes with: it must not wait for
 // anything else, such as a client, nor take another turn.
@@ -18,5 +26,10 @@ func Turn(size int64) (end func()) {
 		return func() {}
 	}
 	turns <- struct{}{}
-	return func() { <-turns }
+	leave := sync.OnceFunc(func() { <-turns })
+	timer := time.AfterFunc(longestTurn, leave)
+	return func() {
+		timer.Stop()
+		leave()
+	}
 }
