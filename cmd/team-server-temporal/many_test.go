@@ -245,7 +245,7 @@ func (s *stack) workflows(query string) (all []*workflowpb.WorkflowExecutionInfo
 	}
 }
 
-// TestTemporal_Timer: a question that nobody answers expires at its time.
+// TestTemporal_Timer: a question without an answer expires at its time.
 func TestTemporal_Timer(t *testing.T) {
 	t.Parallel()
 	s := start(t, agents+"teams:\n  expires: {workflow: {steps: [{id: ask, timeout: 2s, human: {question: Which}}, {id: go, agent: echo}]}}\n")

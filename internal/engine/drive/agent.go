@@ -55,9 +55,9 @@ func (s *agents) find(ctx context.Context, id string) (a agent.Agent, release fu
 }
 
 // agent returns the run's agent, at the revision to which the run is pinned. The agent must not be
-// used after release is called. If the agent no longer exists, the run ends with the error, and as
-// canceled if it is canceled. If its
-// definition could not be read, the drive fails and the run is tried again.
+// used after release is called. If the agent no longer exists, the run ends with the error, or as
+// canceled if canceled is true. If its definition could not be read, the drive fails and the run is
+// tried again.
 func (s *agents) agent(ctx context.Context, canceled bool) (a agent.Agent, release func(), err error) {
 	id := s.rec.accepted.GetAgent()
 	a, release, err = s.find(ctx, id)

@@ -68,9 +68,8 @@ func (h *halting) begin(ctx context.Context) (_ context.Context, end func()) {
 
 // next returns the event for the next command that halts give to the run: it is to be canceled or
 // paused, or the halt that has paused it is no longer in force. It returns nil if halts do not change
-// the run. A pause
-// that was asked for is recorded even if the halt has ended since, because steps may wait for the
-// resume.
+// the run. A pause that was asked for is recorded even if the halt has ended since, because steps may
+// wait for the resume.
 func (h *halting) next() *teamv1.Event {
 	var old *teamv1.Halt
 	var paused, canceled bool
