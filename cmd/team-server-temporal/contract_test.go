@@ -70,7 +70,7 @@ func TestTemporal_BehindWithHalts(t *testing.T) {
 	if _, _, err := kept.Create(ctx, n); err != nil {
 		t.Fatal(err)
 	}
-	e.Wake(id)
+	e.Wake()
 	const watched = 5
 	select {
 	case <-begun:

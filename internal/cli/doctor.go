@@ -20,8 +20,9 @@ const DoctorTimeout = doctor.DefaultTimeout
 
 // Doctor configures the doctor command.
 type Doctor struct {
-	// HTTP, GRPC and Store override those of the file, as the flags of serve do.
+	// HTTP, GRPC and Store override those of the file, as the flags of serve do, and Role is that of serve.
 	HTTP, GRPC, Store string
+	Role              serve.Role
 	// Strict makes warnings count as failures.
 	Strict bool
 	// Timeout is the time limit of each check. Required.
@@ -63,12 +64,12 @@ func (s *Shell) Doctor(ctx context.Context, path string, f Doctor) error {
 		return err
 	}
 	if def != nil {
-		faults = append(faults, serve.Check(def, serve.Config{HTTP: f.HTTP, GRPC: f.GRPC, Store: f.Store})...)
+		faults = append(faults, serve.Check(def, serve.Config{HTTP: f.HTTP, GRPC: f.GRPC, Store: f.Store, Role: f.Role})...)
 	}
 	if len(faults) > 0 {
 		return s.invalid(result, faults)
 	}
-	result.Checks, err = doctor.Run(ctx, doctor.Config{Definition: def, HTTP: f.HTTP, GRPC: f.GRPC, Store: f.Store, Timeout: f.Timeout, Clock: f.Clock, Disk: f.Disk, Temporal: s.Temporal})
+	result.Checks, err = doctor.Run(ctx, doctor.Config{Definition: def, HTTP: f.HTTP, GRPC: f.GRPC, Store: f.Store, Role: f.Role, Timeout: f.Timeout, Clock: f.Clock, Disk: f.Disk, Temporal: s.Temporal})
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/agentteams/team-server/api"
 	"github.com/agentteams/team-server/internal/cli"
@@ -26,6 +28,31 @@ func (f *listenFlags) add(c *cobra.Command) {
 	defaults := settings.WithDefaults(nil)
 	c.Flags().StringVar(&f.http, "http", "", "address of REST, JSON-RPC and cards; default "+defaults.GetHttp())
 	c.Flags().StringVar(&f.grpc, "grpc", "", "address of gRPC, or off; default "+defaults.GetGrpc())
+}
+
+// role is the value of the flag for the role of a server.
+type role struct{ of *serve.Role }
+
+func (r role) Type() string { return "role" }
+
+func (r role) String() string {
+	if r.of == nil {
+		return ""
+	}
+	return string(*r.of)
+}
+
+func (r role) Set(text string) error {
+	if !slices.Contains(serve.Roles, serve.Role(text)) {
+		return errors.New("unknown role")
+	}
+	*r.of = serve.Role(text)
+	return nil
+}
+
+// roleFlag adds the flag for the role of a server.
+func roleFlag(f *pflag.FlagSet, to *serve.Role) {
+	f.Var(role{to}, "role", "what the server does: all, front (accepts calls) or worker (drives tasks); default all")
 }
 
 const storeHelp = "URL of the task store: memory:, sqlite:FILE or postgres://USER@HOST/DATABASE"
@@ -62,7 +89,9 @@ func serveCommand(s *cli.Shell) *cobra.Command {
 		Short: "Serves the teams of a file",
 		Long: "Serves the teams of a file. Listens beyond loopback only with API keys (server.auth),\n" +
 			"and never on other ports than those given. Tasks are stored where --store or\n" +
-			"server.store says; several servers with the same postgres:// store share the work.\n" +
+			"server.store says; several servers with the same postgres:// store share the work. With\n" +
+			"--role front a server accepts calls and has others drive the tasks; with --role worker it\n" +
+			"drives tasks, and listens for metrics and health checks (server.metrics) only.\n" +
 			"Pass a password in TEAM_STORE, or as ${NAME} in the file, rather than in a flag.\n" +
 			"SIGHUP reloads the file, with all files that it names. A file with faults is not\n" +
 			"applied; the log has the faults.",
@@ -80,6 +109,7 @@ func serveCommand(s *cli.Shell) *cobra.Command {
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
 	c.Flags().DurationVar(&f.Lease, "lease", 0, "time after which a replica that stops responding loses its runs; default 15s")
 	c.Flags().StringVar(&f.Replica, "replica", "", "name of this process, recorded with the runs that it executes")
+	roleFlag(c.Flags(), &f.Role)
 	for _, name := range []string{"lease", "replica"} {
 		c.Flags().Lookup(name).Hidden = true
 	}
@@ -254,6 +284,7 @@ func runCommand(s *cli.Shell) *cobra.Command {
 		Long: "Sends a message to a team or agent and prints which agent is working and why, until\n" +
 			"the task ends. The answer goes to standard output, the rest to standard error.\n" +
 			"Without --server, an in-process server is started from --file, ./team.yaml or the\n" +
+	roleFlag(c.Flags(), &f.Role)
 			"demo. On a terminal, questions of the run are asked there. With - as TEXT, the text is\n" +
 			"read from standard input. Exits with 1 if the run fails or waits for an answer.",
 		Example: "  team-server run newsroom \"Write about tides\"\n" +

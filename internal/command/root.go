@@ -216,7 +216,7 @@ func nameOf(c *cobra.Command) string {
 
 // kinds describes the valid values of flags, by flag type.
 var kinds = map[string]string{
-	"bool": "true or false", "duration": "a duration such as 30s", "int": "a whole number", "int64": "a whole number", "number": "a whole number", "id": "an id",
+	"bool": "true or false", "duration": "a duration such as 30s", "int": "a whole number", "int64": "a whole number", "number": "a whole number", "id": "an id", "role": "all, front or worker",
 }
 
 // wrongFlag rewrites the error for an invalid flag value so that it names what was expected.

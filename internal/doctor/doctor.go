@@ -59,6 +59,8 @@ type Config struct {
 	Definition *config.Config
 	// HTTP, GRPC and Store override those of the file, as the flags of serve do.
 	HTTP, GRPC, Store string
+	// Role is that of the server; "" means server.RoleAll.
+	Role serve.Role
 	// Temporal is the client for server.engine.temporal; nil in a program without one.
 	Temporal *serve.Temporal
 	// Timeout is the time limit of each check; 0 means DefaultTimeout.

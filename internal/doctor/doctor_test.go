@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 	_ "modernc.org/sqlite"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/agentteams/team-server/internal/cli"
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/doctor"
@@ -258,6 +260,29 @@ func TestBroken(t *testing.T) {
 				s.Fatal(err)
 			}
 			if err := errors.Join(opened.UseEngine(s.Context(), "temporal"), opened.Close()); err != nil {
+				s.Fatal(err)
+			}
+			s.server = `store: "` + url + `"`
+		}},
+		{"a front without workers", `warning  store backlog: 1 tasks have been due for more than 1m0s, and the servers that share the store, 1, do not drive them; start servers with --role worker`, 0, func(s *setup) {
+			url := pgtest.URL(s.T)
+			opened, err := sqlstore.Open(s.Context(), url, sqlstore.Config{})
+			if err == nil {
+				err = opened.Close()
+			}
+			if err != nil {
+				s.Fatal(err)
+			}
+			conn, err := pgx.Connect(s.Context(), url)
+			if err != nil {
+				s.Fatal(err)
+			}
+			now := time.Now()
+			_, err = conn.Exec(s.Context(), `INSERT INTO replica (id, expires) VALUES ('front', $1)`, now.Add(time.Hour).UnixMilli())
+			if err == nil {
+				_, err = conn.Exec(s.Context(), `INSERT INTO run (id, owner, seq, bytes, due) VALUES ('one', 'acme/ann', 1, 1, $1)`, now.Add(-2*time.Minute).UnixMilli())
+			}
+			if err := errors.Join(err, conn.Close(s.Context())); err != nil {
 				s.Fatal(err)
 			}
 			s.server = `store: "` + url + `"`

@@ -24,6 +24,7 @@ import (
 	"github.com/agentteams/team-server/internal/serve"
 	bindings "github.com/agentteams/team-server/internal/server"
 	"github.com/agentteams/team-server/internal/settings"
+	"github.com/agentteams/team-server/pkg/server"
 )
 
 // addresses checks that a server may listen on its addresses, and that they are free, or that a team-server listens
@@ -35,8 +36,10 @@ func (r *run) addresses() (jobs []job) {
 			jobs = append(jobs, job{name, func(ctx context.Context) []Check { return r.address(ctx, name, flag, address, ours) }})
 		}
 	}
-	add("address http", "http", cmp.Or(r.HTTP, s.GetHttp()), answersHTTP)
-	add("address grpc", "grpc", cmp.Or(r.GRPC, s.GetGrpc()), answersGRPC)
+	if r.Role != server.RoleWorker {
+		add("address http", "http", cmp.Or(r.HTTP, s.GetHttp()), answersHTTP)
+		add("address grpc", "grpc", cmp.Or(r.GRPC, s.GetGrpc()), answersGRPC)
+	}
 	add("address metrics", "metrics", s.GetMetrics(), answersMetrics)
 	return jobs
 }

@@ -18,6 +18,9 @@ func (e *Settler) Beat(ctx context.Context) {
 	if every <= 0 {
 		return // leases do not expire: no other replica can claim the runs
 	}
+	if e.Front { // engines that claim runs have done that first
+		_ = e.say(ctx, every)
+	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	p := pulse{every: every, heard: time.Now()}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/metric"
 	"go.uber.org/zap"
 
 	"github.com/agentteams/team-server/internal/runs"
@@ -19,9 +20,9 @@ const DefaultSlots = 256
 type Engine interface {
 	// Kind returns the kind of the engine, which a database has recorded: a database has one.
 	Kind() string
-	// Wake tells the engine that a run may be due. Call it after the change that makes the run due is
+	// Wake tells the engine that runs may be due. Call it after the change that makes them due is
 	// in the store. It does not block, and calls in quick succession count as one.
-	Wake(root string)
+	Wake()
 	// Full reports whether a new run would have to wait for a slot.
 	Full() bool
 	// Serve has due runs driven until ctx ends. Then it cancels those that this process drives with the cause
@@ -48,6 +49,8 @@ type Config struct {
 	Leases Leases
 	// Runs is the same store, for engines other than Loop.
 	Runs Runs
+	// Front says that other processes drive the runs. The engine drives none, and has these learn at once of what is due.
+	Front bool
 	// Slots limits the number of runs driven at the same time; 0 means DefaultSlots. A parked run
 	// needs no slot.
 	Slots int
@@ -58,6 +61,8 @@ type Config struct {
 	Replica string
 	// Ended is called when the engine has ended a run that cannot be driven. It may be nil.
 	Ended func(ctx context.Context)
+	// Meter measures what an engine other than Loop does; nil measures nothing.
+	Meter metric.Meter
 	// Log receives panics and errors of drives; nil means no log.
 	Log *zap.Logger
 }

@@ -60,7 +60,7 @@ func (r *rig) send(id string) {
 	if _, _, err := r.Create(context.Background(), n); err != nil {
 		r.Fatal(err)
 	}
-	r.Wake(id)
+	r.Wake()
 }
 
 // put leaves an input and wakes the engine.
@@ -70,7 +70,7 @@ func (r *rig) put(id string) {
 	if _, _, err := r.Put(context.Background(), runs.Key{Owner: me, ID: id}, in, nil, nil); err != nil {
 		r.Fatal(err)
 	}
-	r.Wake(id)
+	r.Wake()
 }
 
 // task is how a task stands.
@@ -164,7 +164,7 @@ func sharing(t *testing.T) {
 	if _, _, err := r.Create(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	r.Wake("x")
+	r.Wake()
 	pass(time.Second)
 	if all.Load() != 1 {
 		t.Error("the run of another account waits")

@@ -24,6 +24,11 @@ type Leases interface {
 	// earlier: the earliest known due time, and for a store that is shared with other processes no
 	// later than its polling interval. The zero time means not before Wake is called.
 	Claim(ctx context.Context, replica string, room *Room) (claims []runs.Claim, next time.Time, err error)
+	// AnnounceDue tells the other processes that share the store that runs may be due. It does not block.
+	AnnounceDue()
+	// WatchDue returns a channel that receives a value when another process has announced that. A lost announcement
+	// delays a claim until the polling interval has passed. stop must be called.
+	WatchDue() (wake <-chan struct{}, stop func())
 	// Park releases a claimed run after its drive has returned without an error. A run that is not
 	// done is due at once if its inbox holds an unread input. Park decides that under the same lock
 	// as the arrival of an input, so that none is missed, and returns what it has decided. It returns

@@ -39,8 +39,14 @@ func New(cfg Config) *Loop {
 // Kind implements Engine.
 func (*Loop) Kind() string { return StoreEngine }
 
-// Wake implements Engine. It claims whatever is due.
-func (e *Loop) Wake(string) { e.signal() }
+// Wake implements Engine. It claims whatever is due, or has others do so.
+func (e *Loop) Wake() {
+	if e.Front {
+		e.Leases.AnnounceDue()
+		return
+	}
+	e.signal()
+}
 
 // signal makes Serve claim again. It does not block.
 func (e *Loop) signal() {
@@ -55,6 +61,13 @@ func (e *Loop) Serve(ctx context.Context, drive Drive) error {
 	if e.Leases == nil {
 		return errors.New("serve runs: the engine has no leases")
 	}
+	if e.Front {
+		e.Beat(ctx)
+		<-ctx.Done()
+		return nil
+	}
+	due, unwatch := e.Leases.WatchDue()
+	defer unwatch()
 	runs, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e.Begin(runs)
 	var wg sync.WaitGroup
@@ -74,6 +87,7 @@ func (e *Loop) Serve(ctx context.Context, drive Drive) error {
 		case <-ctx.Done():
 			return nil
 		case <-e.wake:
+		case <-due:
 		case <-timer.C:
 			select {
 			case <-e.wake: // the same claim is for both

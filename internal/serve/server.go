@@ -132,6 +132,12 @@ const OtherProgram = "team-server-temporal, which is in the same release, serves
 // Config overrides settings of the configuration file.
 type Config struct {
 	// HTTP and GRPC are the addresses; "" means those of the file, else the defaults. GRPC may be
+// Role says what a process does beside others with the same store.
+type Role = server.Role
+
+// Roles are the roles of a process; the first one is the default.
+var Roles = []Role{server.RoleAll, server.RoleFront, server.RoleWorker}
+
 	// Off, which disables gRPC.
 	HTTP, GRPC string
 	// Store is the URL of the store; "" means that of the file, else memory.
@@ -144,6 +150,8 @@ type Config struct {
 	// Temporal makes the engine of a file with server.engine.temporal; nil refuses to serve the file.
 	Temporal *Temporal
 	// Log is the log of the server. It must not be nil.
+	// Role says what the process does beside others with the same store; "" means server.RoleAll.
+	Role Role
 	Log *zap.Logger
 	// Level is the level of Log, which follows server.log.level of the file; nil if it does not.
 	Level *zap.AtomicLevel
@@ -186,16 +194,22 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	if err != nil {
 		return nil, errors.Join(err, measure.close())
 	}
-	l, err := listenOn(ctx, http, grpc)
+	var l server.Listeners
+	if c.Role != server.RoleWorker {
+		l, err = listenOn(ctx, http, grpc)
+	}
 	if err != nil {
 		return nil, errors.Join(err, measure.close(), kept.Close())
 	}
-	r, err := startServer(ctx, def, resources{l, kept, measure, nil, c.Level}, server.Config{Log: c.Log, Replica: c.Replica, Engine: makeEngine, NoReflection: true})
+	r, err := startServer(ctx, def, resources{l, kept, measure, nil, c.Level}, server.Config{Log: c.Log, Replica: c.Replica, Role: c.Role, Engine: makeEngine, NoReflection: true})
 	if err == nil {
 		sayWhere(c.Log, url)
 		warnUnheld(def, c.Log)
 	}
 	return r, err
+		if c.Role == server.RoleFront {
+			c.Log.Info("this server drives no tasks; servers with --role worker or all do")
+		}
 }
 
 // sayWhere logs the store and warns if it is not persistent.
@@ -223,7 +237,7 @@ func listenOn(ctx context.Context, http, grpc string) (server.Listeners, error) 
 }
 
 // Check returns why Start would refuse a file, as far as that is known without starting a server: addresses
-// beyond loopback without authentication or TLS, equal addresses, and URLs of stores.
+// beyond loopback without authentication or TLS, equal addresses, URLs of stores, and roles and engines that need another store.
 func Check(def *config.Config, c Config) (faults source.Faults) {
 	s := settings.WithDefaults(def.Server.GetServer())
 	add := func(of setting, err error) {
@@ -236,6 +250,9 @@ func Check(def *config.Config, c Config) (faults source.Faults) {
 	add(http, checkAddress(def, http.value))
 	add(grpc, checkAddress(def, grpc.value))
 	for _, c := range collisions(http, grpc, metrics) {
+	if c.Role == server.RoleWorker { // it does not listen on them
+		http.value, grpc.value = Off, Off
+	}
 		add(c.of, c)
 	}
 	url := choose("store", c.Store, cmp.Or(def.StoreURL(), store.MemoryURL))
@@ -247,6 +264,9 @@ func Check(def *config.Config, c Config) (faults source.Faults) {
 	}
 	if listen := def.StoreListen().Reveal(); listen != "" && url.value == def.StoreURL() {
 		add(choose("store_listen", "", listen), db.CheckURL(listen))
+	}
+	if (c.Role == server.RoleFront || c.Role == server.RoleWorker) && !store.IsPostgres(url.value) {
+		add(setting{"--role", string(c.Role)}, fmt.Errorf("%s needs a store that servers share; write server.store: postgres://USER@HOST/DATABASE, or leave out --role", c.Role))
 	}
 	add(metrics, checkMetrics(s))
 	return faults

@@ -75,7 +75,7 @@ func (b *inbox) answerByRole(ctx context.Context, who identity.Caller, s *send, 
 	known, err := b.Store.Sent(ctx, who.Owner(), "", s.key)
 	switch {
 	case err == nil && known == root:
-		b.Wake(root)
+		b.Wake()
 		return nil
 	case err != nil && !errors.Is(err, runs.ErrNotFound):
 		return runs.StoreError(root, err)
@@ -114,7 +114,7 @@ func (b *inbox) answerByRole(ctx context.Context, who identity.Caller, s *send, 
 		return err
 	}
 	_, _, err = b.Store.Put(b.audited(ctx, root, in), key, in, digest, nil)
-	b.Wake(root) // also after an error: the input may have been recorded
+	b.Wake() // also after an error: the input may have been recorded
 	if errors.Is(err, runs.ErrTerminal) || errors.Is(err, runs.ErrNotFound) {
 		return none
 	}

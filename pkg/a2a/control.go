@@ -30,7 +30,7 @@ type Stop struct {
 type control struct {
 	tasks    tasks
 	halts    *inforce.Halts
-	wake     func(root string)
+	wake     func()
 	clock    func() time.Time
 	patience time.Duration // how long it waits at most
 }
@@ -95,7 +95,7 @@ func (c control) command(ctx context.Context, k runs.Key, key string, digest []b
 	if _, _, err := c.tasks.store.Put(ctx, runs.Key{Owner: k.Owner, ID: root}, in, digest, nil); err != nil && !errors.Is(err, runs.ErrTerminal) {
 		return nil, runs.StoreError(k.ID, err)
 	}
-	c.wake(root)
+	c.wake()
 	wait, stop := context.WithTimeout(ctx, c.patience)
 	defer stop()
 	tail := c.tasks.feeds.Tail(k.Owner, root, 0)

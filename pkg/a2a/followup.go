@@ -29,7 +29,6 @@ func (b *inbox) followUp(ctx context.Context, who identity.Caller, s *send) (sen
 	if err != nil {
 		return sent{}, err
 	}
-	root, _ := agent.SplitTask(to.ID)
 	digest, err := digestOf(to.ID, s.message)
 	if err != nil {
 		return sent{}, err
@@ -49,7 +48,7 @@ func (b *inbox) followUp(ctx context.Context, who identity.Caller, s *send) (sen
 		return sent{}, err
 	}
 	n, err := b.leave(ctx, to, s, in, digest, again)
-	b.Wake(root) // also after an error: the input may have been recorded
+	b.Wake() // also after an error: the input may have been recorded
 	if err != nil {
 		return sent{}, err
 	}

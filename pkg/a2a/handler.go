@@ -61,7 +61,7 @@ type Config struct {
 	Memory *inflight.Budget
 	// Wake tells the engine that the run of this root task has work to do. It may be called more
 	// often than necessary and must not block. Nil means that nothing is called.
-	Wake func(root string)
+	Wake func()
 	// Version is the version of the program, for agent cards and records. The default is "dev".
 	Version string
 	// Extended returns the extended cards of an agent. The first one that is for the caller is
@@ -108,7 +108,7 @@ func NewHandler(c Config) *Handler {
 		c.Clock = time.Now
 	}
 	if c.Wake == nil {
-		c.Wake = func(string) {}
+		c.Wake = func() {}
 	}
 	if c.CancelWait == 0 {
 		c.CancelWait = 10 * time.Second

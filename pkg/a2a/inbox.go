@@ -156,7 +156,7 @@ func (b *inbox) create(ctx context.Context, n runs.New, waits bool) (sent, error
 	}()
 	root, existed, err := b.Store.Create(ctx, n)
 	// Also after an error and for an existing task: it may have been recorded without a wake-up.
-	b.Wake(root)
+	b.Wake()
 	if err != nil {
 		return sent{}, runs.StoreError(n.Accepted.GetTaskId(), err)
 	}

@@ -279,7 +279,7 @@ func TestR_001_39_TurnsThatNobodyHasRecorded(t *testing.T) {
 			if _, _, err := s.Create(t.Context(), runs.New{Owner: task.Owner, Accepted: acc, MessageID: "m"}); err != nil {
 				t.Fatal(err)
 			}
-			h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: func(string) {}, CancelWait: time.Millisecond})
+			h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: func() {}, CancelWait: time.Millisecond})
 			for i, turn := range tt.turns {
 				do := h.Resume
 				if turn == 'p' {

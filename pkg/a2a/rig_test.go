@@ -49,7 +49,7 @@ type rig struct {
 	*a2a.Handler
 	store  *sqlstore.Store
 	agents *manager.Manager
-	wake   func(root string) // of the engine
+	wake   func() // of the engine
 }
 
 // start serves agents until the test ends.

@@ -43,7 +43,7 @@ func (h *Handler) Begin(ctx context.Context, acc *teamv1.Accepted) error {
 		return err
 	}
 	_, _, err = h.c.Store.Create(ctx, runs.New{Owner: acc.GetOwner(), Accepted: acc, MessageID: acc.GetTaskId(), Digest: digest})
-	h.c.Wake(acc.GetTaskId())                          // also after an error: the task may have been recorded
+	h.c.Wake()                                         // also after an error: the task may have been recorded
 	if err != nil && !errors.Is(err, runs.ErrReused) { // with another text, if the end was reported twice
 		return fmt.Errorf("begin task %s: %w", acc.GetTaskId(), err)
 	}

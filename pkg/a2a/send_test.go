@@ -34,7 +34,7 @@ func (s crashing) Watch(id string) (<-chan struct{}, func()) {
 func TestSend_APanicOfTheStoreLeavesNoWatch(t *testing.T) {
 	r := start(t, echo("echo"))
 	s := crashing{memstore.Open(t), new(atomic.Int64)}
-	h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: func(string) {}})
+	h := a2a.NewHandler(a2a.Config{Agents: r.agents, Store: s, Wake: func() {}})
 	func() {
 		defer func() {
 			if recover() == nil {

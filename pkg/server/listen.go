@@ -58,7 +58,7 @@ func reachable(a net.Addr) string {
 
 // listen returns the listeners of a server.
 func (c *Config) listen() (l Listeners, err error) {
-	if c.Listeners != (Listeners{}) {
+	if c.Listeners != (Listeners{}) || c.Role == RoleWorker {
 		return c.Listeners, nil
 	}
 	with, err := settings.New(c.Settings, "", "")

@@ -17,7 +17,7 @@ type Local struct {
 	served atomic.Bool
 }
 
-// NewLocal returns a Local, which runs tasks once Serve is called. It ignores listeners
+// NewLocal returns a Local, which runs tasks once Serve is called. It ignores listeners, the role
 // and the settings about callers and cards. The error says what is wrong with the
 // configuration.
 func NewLocal(c Config) (*Local, error) {
@@ -53,10 +53,7 @@ func WithCaller(ctx context.Context, account, principal string) context.Context 
 // close Config.Store.
 func (l *Local) Serve(ctx context.Context) error {
 	l.served.Store(true)
-	return l.serve(ctx, l.own, func(ctx context.Context) error {
-		<-ctx.Done()
-		return nil
-	})
+	return l.serve(ctx, l.own, wait)
 }
 
 // Close closes the default store of a Local that is never served. Otherwise Serve does.

@@ -58,6 +58,21 @@ type TeamManager = service.Teams
 // Boards gives access to the teams that have boards.
 type Boards = board.Teams
 
+// Role says what a process does beside others with the same Store.
+type Role string
+
+const (
+	// RoleAll accepts calls and drives runs.
+	RoleAll Role = "all"
+	// RoleFront accepts calls, and has other processes drive the runs.
+	RoleFront Role = "front"
+	// RoleWorker drives runs. It listens for no calls.
+	RoleWorker Role = "worker"
+)
+
+// shared reports whether processes of the role need others.
+func (r Role) shared() bool { return r == RoleFront || r == RoleWorker }
+
 // PushPolicy configures the retries and timeouts of push notifications. The zero value is
 // valid.
 type PushPolicy = push.Policy
@@ -119,6 +134,8 @@ type Config struct {
 	// Slots is the maximum number of runs that this process drives at the same time; the
 	// default is 256.
 	Slots int
+	// Role says what this process does beside others with the same Store; "" means RoleAll.
+	Role Role
 	// Engine makes what decides where and when runs are driven; nil means that this process claims them from the store.
 	Engine func(EngineConfig) (Engine, error)
 	// Version is the version of the program, for cards and journals.
@@ -169,6 +186,7 @@ const engineTimeout = 10 * time.Second
 
 // core is a server without its bindings.
 type core struct {
+	role     Role
 	settings *settings.Live // what all parts read
 	handler  *a2a.Handler
 	engine   engine.Engine
@@ -203,7 +221,7 @@ func New(c Config) (*TeamServer, error) {
 		return nil, errors.Join(err, closeAll(l))
 	}
 	s, err := build(c, l)
-	if err == nil {
+	if err == nil && c.Role != RoleWorker {
 		err = s.server.Admit(l)
 	}
 	if err != nil {
@@ -234,6 +252,9 @@ func closeStore(s Store) error {
 func (c *Config) complete() error {
 	if (c.Agent == nil) == (c.Agents == nil) {
 		return errors.New("server.Config needs either Agent or Agents")
+	}
+	if c.Role.shared() && (c.Store == nil || c.Store.Lease() == 0) {
+		return fmt.Errorf("server.Config.Role: %s needs a Store that processes share; open a postgres:// URL", c.Role)
 	}
 	if c.Agent != nil {
 		one, err := single(c.Agent)
@@ -280,14 +301,14 @@ func newCore(c *Config, now *settings.Snapshot) (core, error) {
 	var e engine.Engine
 	accounts := account.New(account.Config{
 		Settings: live, Ledger: c.Store, Costs: c.Store, Counts: c.Store, Shared: c.Store.Lease() > 0, Clock: c.Store.Now, Log: c.Log.Named("accounts"),
-		Changed: func() { e.Wake("") },
+		Changed: func() { e.Wake() },
 	})
 	budget := inflight.New(memorySize(now), accounts.Weight)
 	makes := c.Engine
 	if makes == nil {
 		makes = func(c engine.Config) (engine.Engine, error) { return engine.New(c), nil }
 	}
-	e, err = makes(engine.Config{Leases: c.Store, Runs: c.Store, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Log: c.Log.Named("engine")})
+	e, err = makes(engine.Config{Leases: c.Store, Runs: c.Store, Front: c.Role == RoleFront, Slots: c.Slots, Shares: accounts, Replica: replica, Ended: measure.runs.Broken, Meter: c.Meter, Log: c.Log.Named("engine")})
 	if err == nil {
 		err = useEngine(c.Store, e)
 	}
@@ -313,8 +334,8 @@ func newCore(c *Config, now *settings.Snapshot) (core, error) {
 	if err != nil {
 		return core{}, err
 	}
-	keeper := halt.NewKeeper(c.Store, halts, replica, func() { e.Wake("") }, c.Log.Named("halt"))
-	return core{settings: live, auth: by, certs: certs, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, budget: budget, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, ender: newEnder(c, live, by), notifier: t, measure: measure, traces: traces, log: c.Log.Named("server")}, nil
+	keeper := halt.NewKeeper(c.Store, halts, replica, e.Wake, c.Log.Named("halt"))
+	return core{role: c.Role, settings: live, auth: by, certs: certs, handler: h, engine: e, runner: runner, store: c.Store, accounts: accounts, budget: budget, keeper: keeper, refused: &audit.Refusals{Store: c.Store, Clock: c.Store.Now, Log: c.Log.Named("audit")}, ender: newEnder(c, live, by), notifier: t, measure: measure, traces: traces, log: c.Log.Named("server")}, nil
 }
 
 // useEngine records the engine of the store. The error says that the store has another one.
@@ -322,6 +343,22 @@ func useEngine(s Store, e engine.Engine) error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
 	defer cancel()
 	return s.UseEngine(ctx, e.Kind())
+}
+
+// fullAfter is how long a due run may wait until a front counts the processes that drive runs as full. Idle ones look
+// for due runs every second.
+const fullAfter = 2 * time.Second
+
+// full reports whether a new run would have to wait for a slot.
+func (k *core) full() bool {
+	if k.role != RoleFront {
+		return k.engine.Full()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	b, err := k.store.Backlog(ctx)
+	due := b.Claimable(k.accounts)
+	return err == nil && due.Count > 0 && k.store.Now().Sub(due.Oldest) > fullAfter
 }
 
 // drive returns the function that drives runs, measured and traced. The journal that the runner is given is that of
@@ -374,6 +411,12 @@ func (k *core) serve(ctx context.Context, own Store, front func(context.Context)
 	return errors.Join(err, driven, failure(k.store), closeStore(own))
 }
 
+// wait returns when ctx ends.
+func wait(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
 // build builds the whole server.
 func build(c Config, l Listeners) (*TeamServer, error) {
 	listening := public(l, c.Settings.GetTls().GetCert() != "")
@@ -396,7 +439,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	}
 	config := server.Config{
 		Settings: k.settings, Handler: k.handler, Teams: c.Teams, Monitor: m, Halts: halt.NewService(halting), Memory: k.budget,
-		Collaborations: collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: c.Store, Full: k.engine.Full, Clock: c.Store.Now}),
+		Collaborations: collab.New(collab.Config{Handler: k.handler, Teams: c.Definitions, Slots: c.Store, Full: k.full, Clock: c.Store.Now}),
 		Accounts:       k.accounts, Use: k.accounts, Keys: &auth.Service{Store: c.Store, Server: k.auth, Clock: c.Store.Now},
 		Audits: &audit.Service{Store: c.Store, Log: c.Log.Named("audit")}, Refused: k.refused, Version: c.Version, NoReflection: c.NoReflection,
 		Ready: ready(c), Hurry: c.Store.Failed(), StallTime: c.StallTime, Metrics: k.measure.calls, Traces: k.traces, Log: c.Log.Named("server"),
@@ -425,10 +468,14 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 func (s *TeamServer) Serve(ctx context.Context) error {
 	s.served.Store(true)
 	others := []func(context.Context){s.auth.Serve, s.refused.Serve, s.ender.run}
+	front := func(ctx context.Context) error { return s.server.Serve(ctx, s.listeners) }
+	if s.role == RoleWorker {
+		front = wait
+	}
 	if s.certs != nil {
 		others = append(others, s.certs.Run)
 	}
-	err := s.serve(ctx, s.own, func(ctx context.Context) error { return s.server.Serve(ctx, s.listeners) }, others...)
+	err := s.serve(ctx, s.own, front, others...)
 	if err := errors.Join(err, closeAll(s.listeners)); err != nil {
 		s.log.Info("stopped", zap.Error(err))
 		return err

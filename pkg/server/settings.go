@@ -47,7 +47,7 @@ func (s *TeamServer) Prepare(c Config) (apply func(), err error) {
 		authenticate()
 		s.settings.Store(next)
 		s.budget.Resize(memorySize(next))
-		s.engine.Wake("") // other limits may allow more tasks to run
+		s.engine.Wake() // other limits may allow more tasks to run
 		s.notifier.reloaded()
 	}, nil
 }

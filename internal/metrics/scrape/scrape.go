@@ -21,8 +21,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// Path is where the metrics are served.
-const Path = "/metrics"
+// Path is where the metrics are served, and HealthPath where the process says that it works.
+const (
+	Path       = "/metrics"
+	HealthPath = "/healthz"
+)
 
 const (
 	// maxScrapes is how many requests are answered at the same time; others get 503.
@@ -57,6 +60,7 @@ func New(l net.Listener, log *zap.Logger) (*Server, error) {
 	})
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, metrics)
+	mux.HandleFunc("GET "+HealthPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	var handler http.Handler = mux
 	if local(l.Addr().String()) {
 		handler = onlyLocal(mux)

@@ -149,6 +149,19 @@ func TestPostgres_A_07_AReaderElsewhereIsWoken(t *testing.T) {
 	}
 }
 
+// TestPostgres_AWorkerElsewhereIsWoken: a front has workers learn at once of what is due.
+func TestPostgres_AWorkerElsewhereIsWoken(t *testing.T) {
+	a, b := pair(t, sqlstore.Config{})
+	wake, stop := b.WatchDue()
+	defer stop()
+	a.AnnounceDue()
+	select {
+	case <-wake:
+	case <-time.After(10 * time.Second):
+		t.Error("not woken")
+	}
+}
+
 func TestPostgres_A_16_AnInputFromElsewhereWakesTheOwner(t *testing.T) {
 	a, b := pair(t, sqlstore.Config{})
 	create(t, a, "one")

@@ -34,6 +34,7 @@ func Run(t *testing.T, of Engines) {
 		"as many runs are driven as there are slots":        slots,
 		"P11 no more runs of an account than it may have":   limits,
 		"a run that becomes due while none knows is driven": unheard,
+		"a front has others drive runs":                     front,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -149,18 +150,19 @@ const shortly = 300 * time.Millisecond
 func once(t *testing.T, of Engines) {
 	r := serve(t, of, of.Open(t), engine.Config{})
 	id := r.send("acme")
-	r.Wake(id)
+	r.Wake()
 	if c := r.driven(); c.Root != id || c.Epoch != 1 {
 		t.Errorf("driven is %v", c)
 	}
 	r.goOn <- runs.Park{Done: true}
-	r.Wake(id)
+	r.Wake()
 	r.idle(shortly)
 }
 
 func parked(t *testing.T, of Engines) {
 	r := serve(t, of, of.Open(t), engine.Config{})
-	r.Wake(r.send("acme"))
+	r.send("acme")
+	r.Wake()
 	r.driven()
 	until := r.Now().Add(2 * shortly)
 	r.goOn <- runs.Park{Until: until}
@@ -174,15 +176,15 @@ func parked(t *testing.T, of Engines) {
 func inputs(t *testing.T, of Engines) {
 	r := serve(t, of, of.Open(t), engine.Config{})
 	id := r.send("acme")
-	r.Wake(id)
+	r.Wake()
 	r.driven()
 	r.put("acme", id)
-	r.Wake(id)
+	r.Wake()
 	r.idle(shortly)
 	r.goOn <- runs.Park{}
 	r.idle(shortly)
 	r.put("acme", id)
-	r.Wake(id)
+	r.Wake()
 	if c := r.driven(); c.Epoch != 2 {
 		t.Errorf("driven %d times", c.Epoch)
 	}
@@ -191,7 +193,8 @@ func inputs(t *testing.T, of Engines) {
 
 func fails(t *testing.T, of Engines) {
 	r := serve(t, of, of.Open(t), engine.Config{})
-	r.Wake(r.send("acme"))
+	r.send("acme")
+	r.Wake()
 	r.driven()
 	r.goOn <- fail
 	if c := r.driven(); c.Epoch != 2 {
@@ -204,7 +207,7 @@ func stops(t *testing.T, of Engines) {
 	s := of.Open(t)
 	first := serve(t, of, s, engine.Config{})
 	id := first.send("acme")
-	first.Wake(id)
+	first.Wake()
 	first.driven()
 	first.stop()
 	second := serve(t, of, s, engine.Config{})
@@ -217,7 +220,8 @@ func stops(t *testing.T, of Engines) {
 func slots(t *testing.T, of Engines) {
 	r := serve(t, of, of.Open(t), engine.Config{Slots: 2})
 	for range 3 {
-		r.Wake(r.send("acme"))
+		r.send("acme")
+		r.Wake()
 	}
 	r.driven()
 	r.driven()
@@ -247,13 +251,14 @@ func (two) LimitsRunning() bool       { return true }
 func limits(t *testing.T, of Engines) {
 	r := serve(t, of, of.Open(t), engine.Config{Shares: two{}})
 	for range 5 {
-		r.Wake(r.send("acme"))
+		r.send("acme")
+		r.Wake()
 	}
 	r.driven()
 	r.driven()
 	r.idle(shortly)
 	other := r.send("other")
-	r.Wake(other)
+	r.Wake()
 	if c := r.driven(); c.Root != other {
 		t.Errorf("driven is a run of %s", c.Owner)
 	}
@@ -264,6 +269,26 @@ func limits(t *testing.T, of Engines) {
 		r.driven()
 		r.goOn <- runs.Park{Done: true}
 	}
+}
+
+func front(t *testing.T, of Engines) {
+	s := of.Open(t)
+	if s.Lease() == 0 {
+		t.Skip("the store belongs to one process")
+	}
+	r := serve(t, of, s, engine.Config{Front: true})
+	id := r.send("acme")
+	r.Wake()
+	r.idle(shortly)
+	worker := serve(t, of, s, engine.Config{})
+	if c := worker.driven(); c.Root != id {
+		t.Errorf("driven is %v", c)
+	}
+	worker.goOn <- runs.Park{Done: true}
+	r.send("acme")
+	r.Wake()
+	worker.driven()
+	worker.goOn <- runs.Park{Done: true}
 }
 
 func unheard(t *testing.T, of Engines) {

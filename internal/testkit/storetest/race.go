@@ -74,7 +74,7 @@ func (r *rig) storm(t *testing.T, e engine.Engine, root string) {
 				switch {
 				case err == nil:
 					acked <- in.GetKey()
-					e.Wake(root)
+					e.Wake()
 				case !errors.Is(err, runs.ErrTerminal):
 					t.Errorf("Put: %v", err)
 				}

@@ -80,7 +80,7 @@ func New(c engine.Config, t *teamv1.TemporalSettings) (engine.Engine, error) {
 func (*Engine) Kind() string { return engine.TemporalEngine }
 
 // Wake implements engine.Engine. It tells Temporal of whatever is due.
-func (e *Engine) Wake(string) {
+func (e *Engine) Wake() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -135,8 +135,10 @@ func (e *Engine) Serve(ctx context.Context, drive engine.Drive) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { e.Beat(drives) })
 	wg.Go(func() { e.tell(ctx) })
-	wg.Go(func() { e.rescue(ctx) })
-	wg.Go(func() { e.work(ctx) })
+	if !e.Front {
+		wg.Go(func() { e.rescue(ctx) })
+		wg.Go(func() { e.work(ctx) })
+	}
 	<-ctx.Done()
 	e.Stop()
 	cancel(agent.ErrShutdown)
@@ -262,7 +264,7 @@ func (e *Engine) claimAndDrive(ctx context.Context, root string) (engine.Next, e
 	limited := e.room.LimitedIn(identity.AccountOf(c.Owner))
 	e.mu.Unlock()
 	if limited {
-		e.Wake(root) // a run of the same account may be driven now
+		e.Wake() // a run of the same account may be driven now
 	}
 	return next, nil
 }

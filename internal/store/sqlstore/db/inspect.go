@@ -180,6 +180,7 @@ func (i *inspector) content(ctx context.Context, db *sql.DB) {
 	}
 	i.encryption(ctx, db)
 	i.engine(ctx, db)
+	i.backlog(ctx, db)
 }
 
 // engine checks the engine of the configuration against that of the store, which SQLite stores do not record.
@@ -191,6 +192,23 @@ func (i *inspector) engine(ctx context.Context, db *sql.DB) {
 	used, err := setting(ctx, pgQuerier{db}, "engine")
 	if err == nil && string(used) != kind {
 		i.add(Failed, "store engine", UseEngine(string(used), kind), "the engine %q drives the runs of the store, not %q", used, kind)
+	}
+}
+
+// late is how long after it was due a run counts as waiting for a server.
+const late = time.Minute
+
+// backlog checks that servers drive what is due, unless no server shares the store at present.
+func (i *inspector) backlog(ctx context.Context, db *sql.DB) {
+	now := i.Clock()
+	var servers, waiting int64
+	err := db.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM replica WHERE expires > $1), (SELECT count(*) FROM (SELECT 1 FROM run WHERE due <= $2 LIMIT $3) AS d)`,
+		now.UnixMilli(), now.Add(-late).UnixMilli(), engine.MaxBacklog).Scan(&servers, &waiting)
+	switch {
+	case err != nil:
+		i.add(Failed, "store backlog", "check the database", "what waits cannot be read: %s", scrub(err))
+	case servers > 0 && waiting > 0:
+		i.add(Warning, "store backlog", "start servers with --role worker or all, unless the tasks wait for limits of their accounts", "%d tasks have been due for more than %v, and the servers that share the store, %d, do not drive them", waiting, late, servers)
 	}
 }
 

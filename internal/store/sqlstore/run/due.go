@@ -348,6 +348,15 @@ func (s *Schedule) Overdue(ctx context.Context, room *engine.Room, since time.Ti
 func (s *Schedule) UseEngine(ctx context.Context, kind string) error {
 	if s.DB.Single {
 		return nil
+// dueTopic is the topic of notifications that runs may be due.
+const dueTopic = "~due"
+
+// AnnounceDue implements engine.Leases.
+func (s *Schedule) AnnounceDue() { s.DB.Tell(dueTopic, dueTopic) }
+
+// WatchDue implements engine.Leases.
+func (s *Schedule) WatchDue() (wake <-chan struct{}, stop func()) { return s.DB.Watch(dueTopic) }
+
 	}
 	if err := s.DB.Run(ctx, insertEngine, []byte(kind)); err != nil {
 		return err
