@@ -12,6 +12,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require go.temporal.io/sdk/contrib/opentelemetry v0.8.1
+
 require (
 	buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go v1.36.12-20260825204119-511051f7f437.1 // indirect
 	buf.build/go/protovalidate v1.4.0 // indirect

@@ -11,5 +11,5 @@ import (
 )
 
 func main() {
-	os.Exit(command.Run(os.Args[1:], &serve.Temporal{New: temporal.New, Check: temporal.Check}))
+	os.Exit(command.Run(os.Args[1:], &serve.Temporal{New: temporal.New, Check: temporal.Check, Register: temporal.Register}))
 }

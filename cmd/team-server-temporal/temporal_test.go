@@ -97,6 +97,7 @@ type stack struct {
 	door        *door // before Temporal
 	namespace   string
 	client      client.Client // of Temporal itself
+	env         []string      // further variables of the servers
 }
 
 // setup is what a test wants of a stack.
@@ -150,7 +151,7 @@ func (s *stack) startTemporal() {
 func (s *stack) fileFor(temporal, store string) string {
 	s.Helper()
 	file := filepath.Join(s.TempDir(), "team.yaml")
-	text := fmt.Sprintf("%s\nserver:\n%s\n  store: %q\n  engine: {temporal: {address: %q, namespace: %s}}\n", s.yaml, s.server, store, temporal, s.namespace)
+	text := fmt.Sprintf("%s\nserver:\n%s\n  store: %q\n  engine: {temporal: {address: %q, namespace: %s, ui: https://temporal.example/}}\n", s.yaml, s.server, store, temporal, s.namespace)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		s.Fatal(err)
 	}
@@ -166,15 +167,17 @@ type server struct {
 }
 
 // serve starts a server.
-func (s *stack) serve(name string) *server {
+func (s *stack) serve(name string, flags ...string) *server {
 	s.Helper()
-	return s.serveWith(name, s.file, nil)
+	return s.serveWith(name, s.file, nil, flags...)
 }
 
 // serveWith starts a server with a file. log, if it is not nil, gets its log.
-func (s *stack) serveWith(name, file string, log io.Writer) *server {
+func (s *stack) serveWith(name, file string, log io.Writer, flags ...string) *server {
 	s.Helper()
-	cmd := exec.CommandContext(context.Background(), s.program, "serve", "-c", file, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String(), "--replica", name, "--log-level", "warn")
+	flags = append([]string{"serve", "-c", file, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--lease", lease.String(), "--replica", name, "--log-level", "warn"}, flags...)
+	cmd := exec.CommandContext(context.Background(), s.program, flags...)
+	cmd.Env = append(append(os.Environ(), "OTEL_SERVICE_NAME="+name), s.env...)
 	cmd.Stderr = log
 	p, err := child.Serve(cmd)
 	if err != nil {

@@ -172,9 +172,22 @@ func engineCommand(s *cli.Shell) *cobra.Command {
 	}
 	move.Flags().StringVar(&to, "to", "", "the engine: store or temporal")
 	move.Flags().StringVar(&url, "store", "", "the store: postgres://USER@HOST/DATABASE")
-	c := &cobra.Command{Use: "engine", Short: "Says what drives the runs of a store", Args: usage(noArgs), RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(move)
-	return c
+	file := ""
+	register := &cobra.Command{
+		Use:   "register [FILE]",
+		Short: "Registers the search attributes of tasks with Temporal",
+		Long: "Registers the search attributes TeamAgent, TeamAccount, TeamContext and TeamState in the\n" +
+			"namespace of server.engine.temporal, so that Temporal finds workflows by them. Does nothing\n" +
+			"for those that are registered. Servers set them within a minute, for workflows that begin\n" +
+			"then. Default: team.yaml.",
+		Example: "  team-server-temporal engine register team.yaml",
+		Args:    usage(oneFile(&file)),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return s.RegisterAttributes(c.Context(), cmp.Or(file, "team.yaml"))
+		},
+	}
+	fileFlags(register.Flags(), &file, "file", fileHelp)
+	return group("engine", "Says what drives the runs of a store", "Says what drives the runs of a store: the servers themselves, or Temporal.", move, register)
 }
 
 func storeCommand(s *cli.Shell) *cobra.Command {
@@ -271,6 +284,7 @@ func doctorCommand(s *cli.Shell) *cobra.Command {
 	fileFlags(c.Flags(), &file, "file", fileHelp)
 	c.Flags().StringVar(&f.Store, "store", "", storeHelp+"; default: server.store of the file, else memory:")
 	c.Flags().BoolVar(&f.Strict, "strict", false, "exit with 1 if there are warnings")
+	roleFlag(c.Flags(), &f.Role)
 	c.Flags().DurationVar(&f.Timeout, "timeout", cli.DoctorTimeout, "time limit of each check")
 	listen.add(c)
 	return c
@@ -284,7 +298,6 @@ func runCommand(s *cli.Shell) *cobra.Command {
 		Long: "Sends a message to a team or agent and prints which agent is working and why, until\n" +
 			"the task ends. The answer goes to standard output, the rest to standard error.\n" +
 			"Without --server, an in-process server is started from --file, ./team.yaml or the\n" +
-	roleFlag(c.Flags(), &f.Role)
 			"demo. On a terminal, questions of the run are asked there. With - as TEXT, the text is\n" +
 			"read from standard input. Exits with 1 if the run fails or waits for an answer.",
 		Example: "  team-server run newsroom \"Write about tides\"\n" +

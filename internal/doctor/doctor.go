@@ -180,11 +180,15 @@ func (r *run) engine(ctx context.Context) []Check {
 	case r.Temporal == nil:
 		return failed("engine", "check and serve the file with team-server-temporal", "%s", serve.OtherProgram)
 	}
-	found, err := r.Temporal.Check(ctx, t)
+	found, missing, err := r.Temporal.Check(ctx, t)
 	if err != nil {
 		return failed("engine", "start Temporal, or correct server.engine.temporal", "%s: %s", t.GetAddress(), textOf(err))
 	}
-	return ok("engine", "%s: %s", t.GetAddress(), found)
+	all := ok("engine", "%s: %s", t.GetAddress(), found)
+	if len(missing) > 0 {
+		all = append(all, warning("engine", "team-server-temporal engine register "+r.Definition.File, "search attributes that are not registered, so that Temporal does not find workflows by them: %s", strings.Join(missing, ", "))...)
+	}
+	return all
 }
 
 // store checks the store.

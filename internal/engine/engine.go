@@ -23,6 +23,8 @@ type Engine interface {
 	// Wake tells the engine that runs may be due. Call it after the change that makes them due is
 	// in the store. It does not block, and calls in quick succession count as one.
 	Wake()
+	// URL returns the address of a page about a run, for people who operate what schedules it; "" without one.
+	URL(root string) string
 	// Full reports whether a new run would have to wait for a slot.
 	Full() bool
 	// Serve has due runs driven until ctx ends. Then it cancels those that this process drives with the cause

@@ -39,6 +39,9 @@ func New(cfg Config) *Loop {
 // Kind implements Engine.
 func (*Loop) Kind() string { return StoreEngine }
 
+// URL implements Engine.
+func (*Loop) URL(string) string { return "" }
+
 // Wake implements Engine. It claims whatever is due, or has others do so.
 func (e *Loop) Wake() {
 	if e.Front {

@@ -26,6 +26,8 @@ type Runs interface {
 	// Overdue returns up to limit runs that have been due since before a time, also those that TakeDue has returned; the
 	// longest due first. It leaves out those of accounts that may have no more runs driven.
 	Overdue(ctx context.Context, room *Room, since time.Time, limit int) ([]runs.Key, error)
+	// Standing is that of runs.Store.
+	Standing(ctx context.Context, k runs.Key) (runs.Standing, error)
 	// UseEngine records the kind of engine that drives the runs of the database. The error says that the database
 	// belongs to another kind.
 	UseEngine(ctx context.Context, kind string) error

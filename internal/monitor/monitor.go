@@ -31,6 +31,9 @@ type Config struct {
 	// nil, no team has a board.
 	Boards     *board.Board
 	BoardTeams board.Teams
+	// URL returns the address of a page about a root task, for people who operate what schedules it, "" without one. It
+	// may be nil.
+	URL func(root string) string
 	// Clock returns the time of the store; the default is time.Now.
 	Clock func() time.Time
 	// Poll is how often a watched team is read when no notification of a change arrives,
@@ -107,6 +110,15 @@ func (m *Monitor) each(ctx context.Context, root runs.Key, after int64, apply fu
 	}
 }
 
+// trace returns the trace of a scope of a run, nil if the scope does not exist.
+func (m *Monitor) trace(r *run, scope, account string) *teamv1.Trace {
+	t := r.trace(scope, account)
+	if t != nil && m.c.URL != nil {
+		t.EngineUrl = m.c.URL(r.Root)
+	}
+	return t
+}
+
 // GetTrace returns the trace of a task that the caller may see: every decision with its reason, every
 // step, and what they cost. The errors include INVALID_REQUEST and TASK_NOT_FOUND.
 func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*teamv1.GetTraceResponse, error) {
@@ -124,7 +136,7 @@ func (m *Monitor) GetTrace(ctx context.Context, req *teamv1.GetTraceRequest) (*t
 	if err != nil {
 		return nil, err
 	}
-	tr := t.trace(scope, who.Account)
+	tr := m.trace(t, scope, who.Account)
 	if tr == nil {
 		return nil, a2aerror.TaskNotFound(req.GetTaskId())
 	}

@@ -38,7 +38,7 @@ func (w *taskWatch) begin(ctx context.Context) error {
 		return nil
 	}
 	w.after = w.run.Seq
-	w.first = &teamv1.TaskSnapshot{Task: task.Task(), Trace: w.run.trace(w.scope, w.account)}
+	w.first = &teamv1.TaskSnapshot{Task: task.Task(), Trace: w.m.trace(w.run, w.scope, w.account)}
 	return nil
 }
 

@@ -122,22 +122,25 @@ func startServer(ctx context.Context, file *config.Config, o resources, c server
 type Temporal struct {
 	// New makes an engine that lets Temporal schedule the runs.
 	New func(engine.Config, *teamv1.TemporalSettings) (engine.Engine, error)
-	// Check returns what was found at Temporal. The error says what is missing there.
-	Check func(context.Context, *teamv1.TemporalSettings) (found string, err error)
+	// Check returns what was found at Temporal, and the search attributes that are not registered there. The error says what
+	// else is missing.
+	Check func(context.Context, *teamv1.TemporalSettings) (found string, missing []string, err error)
+	// Register registers the search attributes, and returns the names of those that were not registered.
+	Register func(context.Context, *teamv1.TemporalSettings) (added []string, err error)
 }
 
 // OtherProgram says which program serves files with server.engine.temporal.
 const OtherProgram = "team-server-temporal, which is in the same release, serves this file; it has all commands of team-server"
 
-// Config overrides settings of the configuration file.
-type Config struct {
-	// HTTP and GRPC are the addresses; "" means those of the file, else the defaults. GRPC may be
 // Role says what a process does beside others with the same store.
 type Role = server.Role
 
 // Roles are the roles of a process; the first one is the default.
 var Roles = []Role{server.RoleAll, server.RoleFront, server.RoleWorker}
 
+// Config overrides settings of the configuration file.
+type Config struct {
+	// HTTP and GRPC are the addresses; "" means those of the file, else the defaults. GRPC may be
 	// Off, which disables gRPC.
 	HTTP, GRPC string
 	// Store is the URL of the store; "" means that of the file, else memory.
@@ -147,11 +150,11 @@ var Roles = []Role{server.RoleAll, server.RoleFront, server.RoleWorker}
 	Lease time.Duration
 	// Replica names this process in the records of runs; "" generates a random name.
 	Replica string
+	// Role says what the process does beside others with the same store; "" means server.RoleAll.
+	Role Role
 	// Temporal makes the engine of a file with server.engine.temporal; nil refuses to serve the file.
 	Temporal *Temporal
 	// Log is the log of the server. It must not be nil.
-	// Role says what the process does beside others with the same store; "" means server.RoleAll.
-	Role Role
 	Log *zap.Logger
 	// Level is the level of Log, which follows server.log.level of the file; nil if it does not.
 	Level *zap.AtomicLevel
@@ -204,12 +207,12 @@ func Start(ctx context.Context, def *config.Config, c Config) (*Running, error) 
 	r, err := startServer(ctx, def, resources{l, kept, measure, nil, c.Level}, server.Config{Log: c.Log, Replica: c.Replica, Role: c.Role, Engine: makeEngine, NoReflection: true})
 	if err == nil {
 		sayWhere(c.Log, url)
-		warnUnheld(def, c.Log)
-	}
-	return r, err
 		if c.Role == server.RoleFront {
 			c.Log.Info("this server drives no tasks; servers with --role worker or all do")
 		}
+		warnUnheld(def, c.Log)
+	}
+	return r, err
 }
 
 // sayWhere logs the store and warns if it is not persistent.
@@ -247,12 +250,12 @@ func Check(def *config.Config, c Config) (faults source.Faults) {
 	}
 	http, grpc := choose("http", c.HTTP, s.GetHttp()), choose("grpc", c.GRPC, s.GetGrpc())
 	metrics := choose("metrics", "", s.GetMetrics())
-	add(http, checkAddress(def, http.value))
-	add(grpc, checkAddress(def, grpc.value))
-	for _, c := range collisions(http, grpc, metrics) {
 	if c.Role == server.RoleWorker { // it does not listen on them
 		http.value, grpc.value = Off, Off
 	}
+	add(http, checkAddress(def, http.value))
+	add(grpc, checkAddress(def, grpc.value))
+	for _, c := range collisions(http, grpc, metrics) {
 		add(c.of, c)
 	}
 	url := choose("store", c.Store, cmp.Or(def.StoreURL(), store.MemoryURL))
@@ -262,11 +265,11 @@ func Check(def *config.Config, c Config) (faults source.Faults) {
 	if def.Server.GetServer().GetEngine().GetTemporal() != nil && !store.IsPostgres(url.value) {
 		add(setting{key: "server.engine.temporal"}, errors.New("needs a store that servers share; write server.store: postgres://USER@HOST/DATABASE"))
 	}
-	if listen := def.StoreListen().Reveal(); listen != "" && url.value == def.StoreURL() {
-		add(choose("store_listen", "", listen), db.CheckURL(listen))
-	}
 	if (c.Role == server.RoleFront || c.Role == server.RoleWorker) && !store.IsPostgres(url.value) {
 		add(setting{"--role", string(c.Role)}, fmt.Errorf("%s needs a store that servers share; write server.store: postgres://USER@HOST/DATABASE, or leave out --role", c.Role))
+	}
+	if listen := def.StoreListen().Reveal(); listen != "" && url.value == def.StoreURL() {
+		add(choose("store_listen", "", listen), db.CheckURL(listen))
 	}
 	add(metrics, checkMetrics(s))
 	return faults

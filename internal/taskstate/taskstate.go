@@ -41,6 +41,11 @@ func Of(o teamv1.Outcome) a2av1.TaskState {
 	return a2av1.TaskState_TASK_STATE_FAILED
 }
 
+// Name returns the name of a state in lower case, such as input-required.
+func Name(s a2av1.TaskState) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(s.String(), "TASK_STATE_")), "_", "-")
+}
+
 // Word returns the name of an outcome in lower case, such as timed_out.
 func Word(o teamv1.Outcome) string {
 	return strings.ToLower(strings.TrimPrefix(o.String(), "OUTCOME_"))

@@ -428,7 +428,7 @@ func build(c Config, l Listeners) (*TeamServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	watching := monitor.Config{Handler: k.handler, Costs: c.Store, Clock: c.Store.Now}
+	watching := monitor.Config{Handler: k.handler, URL: k.engine.URL, Costs: c.Store, Clock: c.Store.Now}
 	if c.Boards != nil {
 		watching.Boards, watching.BoardTeams = board.New(c.Store), c.Boards
 	}

@@ -5912,7 +5912,9 @@ type TemporalSettings struct {
 	// TLS of the connections. Unset connects without TLS, unless there is an api_key.
 	Tls *TemporalTls `protobuf:"bytes,4,opt,name=tls,proto3" json:"tls,omitempty"`
 	// API key of Temporal Cloud.
-	ApiKey        string `protobuf:"bytes,5,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
+	ApiKey string `protobuf:"bytes,5,opt,name=api_key,json=apiKey,proto3" json:"api_key,omitempty"`
+	// Address of its UI, to which the pages of tasks and the command tasks get link; unset links to nothing.
+	Ui            string `protobuf:"bytes,6,opt,name=ui,proto3" json:"ui,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5978,6 +5980,13 @@ func (x *TemporalSettings) GetTls() *TemporalTls {
 func (x *TemporalSettings) GetApiKey() string {
 	if x != nil {
 		return x.ApiKey
+	}
+	return ""
+}
+
+func (x *TemporalSettings) GetUi() string {
+	if x != nil {
+		return x.Ui
 	}
 	return ""
 }
@@ -8935,7 +8944,7 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"\vserver.mtls\x12Zauth.mtls needs certificates of clients; add tls: {cert: FILE, key: FILE, client_ca: FILE}\x1a5size(this.auth.mtls) == 0 || this.tls.client_ca != ''\x1a\xb1\x01\n" +
 	"\x1eserver.metrics_beyond_loopback\x12Zmetrics_beyond_loopback needs an address for metrics; add metrics: HOST:PORT, or remove it\x1a3!this.metrics_beyond_loopback || this.metrics != ''\"G\n" +
 	"\x0eEngineSettings\x125\n" +
-	"\btemporal\x18\x01 \x01(\v2\x19.team.v1.TemporalSettingsR\btemporal\"\xf2\x04\n" +
+	"\btemporal\x18\x01 \x01(\v2\x19.team.v1.TemporalSettingsR\btemporal\"\xc5\x06\n" +
 	"\x10TemporalSettings\x12\x8a\x01\n" +
 	"\aaddress\x18\x01 \x01(\tBp\xbaHm\xba\x01j\n" +
 	"\x10temporal.address\x12<address must be HOST:PORT; for example temporal.example:7233\x1a\x18this.isHostAndPort(true)R\aaddress\x12\xbe\x01\n" +
@@ -8945,7 +8954,9 @@ const file_team_v1_config_proto_rawDesc = "" +
 	"task_queue\x18\x03 \x01(\tB\xa9\x01\xbaH\x96\x01\xba\x01\x92\x01\n" +
 	"\x13temporal.task_queue\x12Ntask_queue must be 1 to 255 characters without spaces; for example team-server\x1a+this == '' || this.matches('^[^ ]{1,255}$')\xca\xf3\x18\vteam-serverR\ttaskQueue\x12&\n" +
 	"\x03tls\x18\x04 \x01(\v2\x14.team.v1.TemporalTlsR\x03tls\x12\x1c\n" +
-	"\aapi_key\x18\x05 \x01(\tB\x03\x80\x01\x01R\x06apiKey\"\xda\x01\n" +
+	"\aapi_key\x18\x05 \x01(\tB\x03\x80\x01\x01R\x06apiKey\x12\xd0\x01\n" +
+	"\x02ui\x18\x06 \x01(\tB\xbf\x01\xbaH\xbb\x01\xba\x01\xb7\x01\n" +
+	"\vtemporal.ui\x12fui must be an http:// or https:// URL without query and fragment; for example https://temporal.example\x1a@this == '' || this.matches('^https?://[^ ?#]+$') && this.isUri()R\x02ui\"\xda\x01\n" +
 	"\vTemporalTls\x12\x0e\n" +
 	"\x02ca\x18\x01 \x01(\tR\x02ca\x12\x12\n" +
 	"\x04cert\x18\x02 \x01(\tR\x04cert\x12\x10\n" +

@@ -2174,7 +2174,9 @@ type Trace struct {
 	// Its cost.
 	Cost *Rollup `protobuf:"bytes,8,opt,name=cost,proto3" json:"cost,omitempty"`
 	// The task whose work it does again; empty for any other task.
-	Retries       string `protobuf:"bytes,9,opt,name=retries,proto3" json:"retries,omitempty"`
+	Retries string `protobuf:"bytes,9,opt,name=retries,proto3" json:"retries,omitempty"`
+	// Page about its root task at what schedules it, for operators; empty without server.engine.temporal.ui.
+	EngineUrl     string `protobuf:"bytes,10,opt,name=engine_url,json=engineUrl,proto3" json:"engine_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2268,6 +2270,13 @@ func (x *Trace) GetCost() *Rollup {
 func (x *Trace) GetRetries() string {
 	if x != nil {
 		return x.Retries
+	}
+	return ""
+}
+
+func (x *Trace) GetEngineUrl() string {
+	if x != nil {
+		return x.EngineUrl
 	}
 	return ""
 }
@@ -3875,7 +3884,7 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x0fGetTraceRequest\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\"8\n" +
 	"\x10GetTraceResponse\x12$\n" +
-	"\x05trace\x18\x01 \x01(\v2\x0e.team.v1.TraceR\x05trace\"\xb4\x02\n" +
+	"\x05trace\x18\x01 \x01(\v2\x0e.team.v1.TraceR\x05trace\"\xd3\x02\n" +
 	"\x05Trace\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -3886,7 +3895,10 @@ const file_team_v1_monitor_proto_rawDesc = "" +
 	"\x04step\x18\x06 \x01(\v2\x12.team.v1.TraceStepR\x04step\x123\n" +
 	"\tquestions\x18\a \x03(\v2\x15.team.v1.OpenQuestionR\tquestions\x12#\n" +
 	"\x04cost\x18\b \x01(\v2\x0f.team.v1.RollupR\x04cost\x12\x18\n" +
-	"\aretries\x18\t \x01(\tR\aretries\"\xfe\t\n" +
+	"\aretries\x18\t \x01(\tR\aretries\x12\x1d\n" +
+	"\n" +
+	"engine_url\x18\n" +
+	" \x01(\tR\tengineUrl\"\xfe\t\n" +
 	"\tTraceStep\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12&\n" +

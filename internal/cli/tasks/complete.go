@@ -7,6 +7,7 @@ import (
 	teamv1 "github.com/agentteams/team-server/gen/team/v1"
 	"github.com/agentteams/team-server/internal/cli/console"
 	"github.com/agentteams/team-server/internal/client"
+	"github.com/agentteams/team-server/internal/taskstate"
 	"github.com/agentteams/team-server/internal/transcript"
 )
 
@@ -32,7 +33,7 @@ func (c *Commands) Tasks(ctx context.Context, in ...string) (words []string) {
 				return err
 			}
 			for _, t := range page.GetTasks() {
-				words = append(words, t.GetTaskId()+"\t"+console.Line(stateWord(t.GetState())+" "+t.GetAgentId()+" "+transcript.Clip(t.GetText(), 40)))
+				words = append(words, t.GetTaskId()+"\t"+console.Line(taskstate.Name(t.GetState())+" "+t.GetAgentId()+" "+transcript.Clip(t.GetText(), 40)))
 			}
 		}
 		return nil

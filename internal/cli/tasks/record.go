@@ -69,7 +69,7 @@ func read(ctx context.Context, s *client.Team, found *teamv1.FoundTask) (Journal
 	}
 	switch {
 	case !taskstate.Final(j.Trace.GetState()):
-		return j, fmt.Errorf("task %s is %s; wait until it has ended: team-server tasks watch %s", console.Line(id), stateWord(j.Trace.GetState()), console.Line(id))
+		return j, fmt.Errorf("task %s is %s; wait until it has ended: team-server tasks watch %s", console.Line(id), taskstate.Name(j.Trace.GetState()), console.Line(id))
 	case j.Trace.GetRetries() != "":
 		return j, fmt.Errorf("task %s retries task %s and has results of it, so its own record is not whole; record a task that ran from its beginning", console.Line(id), console.Line(j.Trace.GetRetries()))
 	}

@@ -88,15 +88,10 @@ func (q *Query) request(now time.Time) (*teamv1.FindTasksRequest, error) {
 func states() (words []string) {
 	for n := range len(a2av1.TaskState_name) {
 		if n > 0 {
-			words = append(words, stateWord(a2av1.TaskState(n)))
+			words = append(words, taskstate.Name(a2av1.TaskState(n)))
 		}
 	}
 	return words
-}
-
-// stateWord returns the word for a state, such as input-required.
-func stateWord(s a2av1.TaskState) string {
-	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(s.String(), "TASK_STATE_")), "_", "-")
 }
 
 // parseState returns the state for a word.
@@ -154,7 +149,7 @@ func (c *Commands) table(list []*teamv1.FoundTask, now time.Time) error {
 		head = "TASK\tSTATE\tTEAM\tPRINCIPAL\tCREATED\tCHANGED\tUSD\tINPUT\tOUTPUT\tCONTEXT\tTEXT"
 	}
 	return console.Table(c.Console, list, head, func(t *teamv1.FoundTask) []string {
-		id, state, team, usd, text := console.Line(t.GetTaskId()), stateWord(t.GetState()), console.Line(t.GetAgentId()), spending.Dollars(t.GetSpent().GetCostMicros()), console.Line(t.GetText())
+		id, state, team, usd, text := console.Line(t.GetTaskId()), taskstate.Name(t.GetState()), console.Line(t.GetAgentId()), spending.Dollars(t.GetSpent().GetCostMicros()), console.Line(t.GetText())
 		if c.Console.Wide {
 			n := func(n int64) string { return strconv.FormatInt(n, 10) }
 			return []string{
@@ -247,9 +242,10 @@ func (c *Commands) show(found *teamv1.FoundTask, trace *teamv1.Trace) {
 	row("team", found.GetAgentId())
 	row("principal", found.GetPrincipal())
 	row("context", found.GetContextId())
-	row("state", stateWord(trace.GetState()))
+	row("state", taskstate.Name(trace.GetState()))
 	row("created", clock(found.GetCreated()))
 	row("changed", clock(found.GetChanged()))
+	row("engine", trace.GetEngineUrl())
 	spent := step.GetSpent()
 	row("spent", fmt.Sprintf("%s USD, %d input and %d output tokens, %d model and %d tool calls", spending.Dollars(spent.GetCostMicros()), spent.GetInputTokens(), spent.GetOutputTokens(), spent.GetModelCalls(), spent.GetToolCalls()))
 	row("message", cmp.Or(agent.Text(step.GetInput()), found.GetText()))
@@ -498,7 +494,7 @@ func (c *Commands) Cancel(ctx context.Context, ids []string) error {
 			if c.Console.JSON {
 				err = c.Console.Print(resp)
 			} else {
-				_, err = fmt.Fprintf(c.Console.Text(), "%s %s\n", console.Line(id), stateWord(resp.GetState()))
+				_, err = fmt.Fprintf(c.Console.Text(), "%s %s\n", console.Line(id), taskstate.Name(resp.GetState()))
 			}
 			if err != nil {
 				return err

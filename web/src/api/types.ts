@@ -214,6 +214,7 @@ export interface Trace {
   step?: TraceStep;
   questions?: OpenQuestion[];
   cost?: { spent?: Spent };
+  engineUrl?: string;
 }
 
 export interface TraceStep {

@@ -30,6 +30,11 @@ export function TracePanel({ client, task, traced, said, close }: Props) {
           <>
             <TaskState state={trace.state ?? ""} />
             <span class="dim">{facts(between(step.decided, step.ended, now), spent(step.spent))}</span>
+            {trace.engineUrl && (
+              <a href={trace.engineUrl} target="_blank" rel="noopener noreferrer">
+                Engine
+              </a>
+            )}
             {running && !task.includes("~") && (
               <CancelButton key={task} client={client} team={trace.agentId ?? ""} task={task} requested={false} />
             )}

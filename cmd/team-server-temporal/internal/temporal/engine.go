@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/opentelemetry"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"go.uber.org/zap"
@@ -47,13 +50,17 @@ const (
 // Engine drives runs when Temporal says so. It is safe for concurrent use.
 type Engine struct {
 	*engine.Settler
-	client client.Client
-	queue  string
-	wake   chan struct{} // holds one signal: runs may be due
+	client           client.Client
+	namespace, queue string
+	ui               string        // of Temporal, "" if it is not known
+	wake             chan struct{} // holds one signal: runs may be due
 
-	mu      sync.Mutex
-	room    *engine.Room   // the slots; guarded by mu
-	claims  int            // slots that are free in room and kept for runs that are being claimed; guarded by mu
+	mu         sync.Mutex
+	room       *engine.Room // the slots; guarded by mu
+	claims     int          // slots that are free in room and kept for runs that are being claimed; guarded by mu
+	attributed atomic.Bool  // the namespace has the search attributes
+	looked     time.Time    // when that was last looked up; only tell uses it
+
 	driving sync.WaitGroup // the drives that Temporal does not know of
 	drive   engine.Drive   // set by Serve
 }
@@ -69,11 +76,16 @@ func New(c engine.Config, t *teamv1.TemporalSettings) (engine.Engine, error) {
 		return nil, err
 	}
 	opts.Identity = s.Replica // not the process and the machine
+	if s.Meter != nil {
+		opts.MetricsHandler = opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
+			Meter: s.Meter, UseMonotonicCounters: true, OnError: func(err error) { s.Log.Warn("a metric of Temporal's client is missing", zap.Error(err)) },
+		})
+	}
 	opened, err := client.NewLazyClient(opts)
 	if err != nil {
 		return nil, fmt.Errorf("server.engine.temporal: %w", err)
 	}
-	return &Engine{Settler: s, client: opened, queue: t.GetTaskQueue(), wake: make(chan struct{}, 1), room: engine.NewRoom(s.Slots, s.Shares)}, nil
+	return &Engine{Settler: s, client: opened, namespace: t.GetNamespace(), queue: t.GetTaskQueue(), ui: t.GetUi(), wake: make(chan struct{}, 1), room: engine.NewRoom(s.Slots, s.Shares)}, nil
 }
 
 // Kind implements engine.Engine.
@@ -89,6 +101,14 @@ func (e *Engine) Wake() {
 
 // Full implements engine.Engine.
 func (e *Engine) Full() bool { return e.free() <= 0 }
+
+// URL implements engine.Engine.
+func (e *Engine) URL(root string) string {
+	if e.ui == "" {
+		return ""
+	}
+	return strings.TrimSuffix(e.ui, "/") + "/namespaces/" + url.PathEscape(e.namespace) + "/workflows/" + url.PathEscape(root)
+}
 
 // free returns the number of free slots.
 func (e *Engine) free() int {
@@ -200,7 +220,7 @@ func (e *Engine) activity(ctx context.Context, root string) (outcome, error) {
 	defer stop()
 	var gone atomic.Bool
 	go e.heartbeat(beating, activity.GetInfo(ctx).TaskToken, &gone)
-	next, err := e.claimAndDrive(ctx, root)
+	next, owner, err := e.claimAndDrive(ctx, root)
 	switch {
 	case err != nil:
 		e.Rarely("claim", func(skipped int) {
@@ -212,13 +232,16 @@ func (e *Engine) activity(ctx context.Context, root string) (outcome, error) {
 			e.signalEnd(ctx, root)
 		}
 		return outcome{}, nil
-	case next.At.IsZero():
-		return outcome{Ended: next.Ended}, nil
+	}
+	o := outcome{Ended: next.Ended, State: e.stateOf(ctx, runs.Key{Owner: owner, ID: root})}
+	if next.At.IsZero() {
+		return o, nil
 	}
 	if err := e.Runs.Scheduled(ctx, root, next.At); err != nil {
 		e.Log.Debug("a run that is scheduled may be scheduled twice", zap.String("task", root), zap.Error(err))
 	}
-	return outcome{Again: true, After: next.At.Sub(e.Leases.Now())}, nil
+	o.Again, o.After = true, next.At.Sub(e.Leases.Now())
+	return o, nil
 }
 
 // heartbeat tells Temporal until ctx ends that a drive goes on, or until Temporal has given it up, which it reports in gone.
@@ -242,21 +265,21 @@ func (e *Engine) heartbeat(ctx context.Context, token []byte, gone *atomic.Bool)
 	}
 }
 
-// claimAndDrive drives a run, if it can be claimed.
-func (e *Engine) claimAndDrive(ctx context.Context, root string) (engine.Next, error) {
+// claimAndDrive drives a run, if it can be claimed. It returns the owner of a run that it has driven.
+func (e *Engine) claimAndDrive(ctx context.Context, root string) (next engine.Next, owner string, err error) {
 	tenure := e.Tenure()
 	if tenure.Err() != nil {
-		return engine.Next{}, context.Cause(tenure)
+		return engine.Next{}, "", context.Cause(tenure)
 	}
 	if !e.reserve() {
-		return engine.Next{At: e.Leases.Now().Add(slotWait)}, nil
+		return engine.Next{At: e.Leases.Now().Add(slotWait)}, "", nil
 	}
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	c, next, err := e.Runs.ClaimRun(call, e.Replica, root, e.copyRoom())
 	cancel()
 	e.claimed(c)
 	if err != nil || c.Journal == nil {
-		return next, err
+		return next, "", err
 	}
 	next = e.Drive(tenure, c, e.drive)
 	e.mu.Lock()
@@ -266,7 +289,7 @@ func (e *Engine) claimAndDrive(ctx context.Context, root string) (engine.Next, e
 	if limited {
 		e.Wake() // a run of the same account may be driven now
 	}
-	return next, nil
+	return next, c.Owner, nil
 }
 
 // rescue drives what has been due for two leases: Temporal is out of reach or has lost it, or it waits for a
@@ -294,7 +317,7 @@ func (e *Engine) rescue(ctx context.Context) {
 
 // driveOverdue drives a run without Temporal. A workflow that waits for the run learns of its end.
 func (e *Engine) driveOverdue(ctx context.Context, root string) {
-	next, err := e.claimAndDrive(ctx, root)
+	next, _, err := e.claimAndDrive(ctx, root)
 	if err != nil {
 		e.Rarely("claim", func(skipped int) {
 			e.Log.Warn("cannot claim a run that is overdue", zap.String("task", root), zap.Int("not_logged", skipped), zap.Error(err))

@@ -2,9 +2,11 @@ package temporal
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
@@ -55,6 +57,9 @@ func (e *Engine) tellSome(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if len(due) > 0 {
+		e.lookForAttributes(ctx)
+	}
 	failed, err := e.signalAll(ctx, due)
 	if len(failed) > 0 {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
@@ -94,10 +99,16 @@ func (e *Engine) signalAll(ctx context.Context, due []runs.Key) (failed []string
 func (e *Engine) signal(ctx context.Context, k runs.Key) error {
 	call, cancel := context.WithTimeout(ctx, signalTimeout)
 	defer cancel()
-	_, err := e.client.SignalWithStartWorkflow(call, k.ID, signalName, nil, client.StartWorkflowOptions{
-		TaskQueue: e.queue, WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+	opts := client.StartWorkflowOptions{
+		TaskQueue: e.queue, WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, TypedSearchAttributes: e.attributesOf(call, k),
 		Priority: temporal.Priority{FairnessKey: identity.AccountOf(k.Owner), FairnessWeight: float32(e.weight(k.Owner))},
-	}, workflowName, k.ID)
+	}
+	_, err := e.client.SignalWithStartWorkflow(call, k.ID, signalName, nil, opts, workflowName, k.ID)
+	if invalid := (*serviceerror.InvalidArgument)(nil); errors.As(err, &invalid) && opts.TypedSearchAttributes.Size() > 0 {
+		e.attributed.Store(false) // they have been removed, or Temporal does not know of them everywhere yet
+		opts.TypedSearchAttributes = temporal.SearchAttributes{}
+		_, err = e.client.SignalWithStartWorkflow(call, k.ID, signalName, nil, opts, workflowName, k.ID)
+	}
 	return err
 }
 

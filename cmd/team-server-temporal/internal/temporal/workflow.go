@@ -33,6 +33,8 @@ type outcome struct {
 	// Again reports whether the run is driven again after the time After, unless it is due earlier.
 	Again bool          `json:"again,omitempty"`
 	After time.Duration `json:"after,omitempty"`
+	// State is the state of the task, if the namespace has the search attribute for it.
+	State string `json:"state,omitempty"`
 }
 
 // run is the workflow of a run: it has the run driven whenever it is due. The store says what is due, and a drive of
@@ -46,8 +48,16 @@ func run(ctx workflow.Context, root string) error {
 	for {
 		for due.ReceiveAsync(nil) { // the drive is for all of them
 		}
+		if hasState(ctx) {
+			if err := setState(ctx, working); err != nil {
+				return err
+			}
+		}
 		var o outcome
 		if err := workflow.ExecuteActivity(ctx, activityName, root).Get(ctx, &o); err != nil {
+			return err
+		}
+		if err := setState(ctx, o.State); err != nil {
 			return err
 		}
 		switch {
