@@ -49,7 +49,11 @@ const (
 	insertEngine  = `INSERT INTO setting (name, value) VALUES ('engine', $1) ON CONFLICT DO NOTHING`
 	setEngine     = `INSERT INTO setting (name, value) VALUES ('engine', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
 	selectEngine  = `SELECT value FROM setting WHERE name = 'engine'`
-	selectOwner   = `SELECT owner FROM run WHERE id = $1`
+	// hasIndex, createIndex and dropIndex are of the index for untold runs. Only the engines that tell others have it.
+	hasIndex    = `SELECT to_regclass('run_untold') IS NOT NULL`
+	createIndex = `CREATE INDEX IF NOT EXISTS run_untold ON run (due) WHERE due IS NOT NULL AND ` + isUntold
+	dropIndex   = `DROP INDEX IF EXISTS run_untold`
+	selectOwner = `SELECT owner FROM run WHERE id = $1`
 	// selectWhy selects why a run was not claimed.
 	selectWhy = `SELECT due, ended IS NOT NULL, holder IS NOT NULL, COALESCE((SELECT expires FROM replica WHERE id = holder), 0), ` + obeys + ` FROM run WHERE id = $2`
 )
@@ -344,10 +348,6 @@ func (s *Schedule) Overdue(ctx context.Context, room *engine.Room, since time.Ti
 	return s.within(ctx, s.DB.Reader(), room, since.UnixMilli(), limit, ``, db.With(runningOf))
 }
 
-// UseEngine implements engine.Runs. A database of one process has no other engine.
-func (s *Schedule) UseEngine(ctx context.Context, kind string) error {
-	if s.DB.Single {
-		return nil
 // dueTopic is the topic of notifications that runs may be due.
 const dueTopic = "~due"
 
@@ -357,6 +357,10 @@ func (s *Schedule) AnnounceDue() { s.DB.Tell(dueTopic, dueTopic) }
 // WatchDue implements engine.Leases.
 func (s *Schedule) WatchDue() (wake <-chan struct{}, stop func()) { return s.DB.Watch(dueTopic) }
 
+// UseEngine implements engine.Runs. A database of one process has no other engine.
+func (s *Schedule) UseEngine(ctx context.Context, kind string) error {
+	if s.DB.Single {
+		return nil
 	}
 	if err := s.DB.Run(ctx, insertEngine, []byte(kind)); err != nil {
 		return err
@@ -364,6 +368,13 @@ func (s *Schedule) WatchDue() (wake <-chan struct{}, stop func()) { return s.DB.
 	used, err := db.Value[[]byte](ctx, s.DB.Reader(), selectEngine)
 	if err == nil && string(used) != kind {
 		err = fmt.Errorf("the engine %q drives the runs of the store, not %q; %s", used, kind, db.UseEngine(string(used), kind))
+	}
+	if err != nil || kind == engine.StoreEngine {
+		return err
+	}
+	has, err := db.Value[bool](ctx, s.DB.Reader(), hasIndex)
+	if err == nil && !has { // to create it, all writes have to wait
+		err = s.DB.Run(ctx, createIndex)
 	}
 	return err
 }
@@ -382,7 +393,10 @@ func (s *Schedule) MoveEngine(ctx context.Context, kind string) error {
 		if err == nil && !s.DB.Single {
 			err = Unused(alive, s.DB.Lease)
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		return db.Exec(ctx, q, db.With(dropIndex)) // the engine creates it when it needs it
 	})
 }
 
