@@ -171,7 +171,12 @@ snapshot: bin/goreleaser ## Build the archives of a release for all platforms in
 .PHONY: image
 image: bin/ko ## Build the container image into bin/image-amd64.tar and bin/image-arm64.tar, without publishing it.
 	cd tools/image && go build -o ../../bin/image .
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/image -ko bin/ko -o bin
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/image -ko bin/ko
+
+.PHONY: image-temporal
+image-temporal: bin/ko ## Build the container image of team-server-temporal into bin/image-temporal-amd64.tar and bin/image-temporal-arm64.tar, without publishing it.
+	cd tools/image && go build -o ../../bin/image .
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) bin/image -ko bin/ko -o bin/image-temporal -tag team-server-temporal:latest -module cmd/team-server-temporal -package .
 
 .PHONY: sbom
 sbom: build bin/sbom ## Write the bill of materials of bin/team-server, bin/team-server.cdx.json.

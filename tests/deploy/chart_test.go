@@ -31,6 +31,7 @@ import (
 type release struct {
 	config     *corev1.ConfigMap
 	deployment *appsv1.Deployment
+	worker     *appsv1.Deployment
 	service    *corev1.Service
 	volume     *corev1.PersistentVolumeClaim
 	disruption *policyv1.PodDisruptionBudget
@@ -89,6 +90,9 @@ func decode(t *testing.T, values string) *release {
 		into, ok := kinds[kind.APIVersion+" "+kind.Kind]
 		if !ok {
 			t.Fatalf("%s: unexpected %s %s", name, kind.APIVersion, kind.Kind)
+		}
+		if path.Base(name) == "worker.yaml" {
+			into = &r.worker
 		}
 		object := reflect.New(reflect.TypeOf(into).Elem().Elem())
 		if err := yaml.UnmarshalStrict([]byte(text), object.Interface()); err != nil {
@@ -278,12 +282,51 @@ networkPolicy:
 	}
 }
 
+// TestChart_Workers: with workers, the service leads to the pods that accept calls only.
+func TestChart_Workers(t *testing.T) {
+	values, err := os.ReadFile("../../deploy/helm/temporal.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := decode(t, image+string(values)+"autoscaling: {enabled: true}\n")
+	if s := check(t, r.config.Data["team.yaml"]); s.GetEngine().GetTemporal().GetUi() == "" {
+		t.Error("the file has no engine")
+	}
+	for role, d := range map[string]*appsv1.Deployment{"front": r.deployment, "worker": r.worker} {
+		c := d.Spec.Template.Spec.Containers[0]
+		if !slices.Equal(c.Args[len(c.Args)-2:], []string{"--role", role}) {
+			t.Errorf("%s: %v", role, c.Args)
+		}
+		ports := map[string]bool{}
+		for _, p := range c.Ports {
+			ports[p.Name] = true
+		}
+		if !ports[c.LivenessProbe.HTTPGet.Port.String()] || ports["http"] != (role == "front") {
+			t.Errorf("the %s has the ports %v and is asked at %v", role, ports, c.LivenessProbe.HTTPGet)
+		}
+		for other, p := range map[string]*appsv1.Deployment{"front": r.deployment, "worker": r.worker} {
+			s, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+			if err != nil || s.Matches(labels.Set(p.Spec.Template.Labels)) != (role == other) {
+				t.Errorf("the deployment of the %s selects the %s, or not its own pods: %v", role, other, err)
+			}
+		}
+		if called := labels.SelectorFromSet(r.service.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)); called != (role == "front") {
+			t.Errorf("the service leads to the %s: %v", role, called)
+		}
+	}
+	if r.autoscaler.Spec.ScaleTargetRef.Name != r.worker.Name || r.worker.Spec.Replicas != nil || *r.deployment.Spec.Replicas != 2 {
+		t.Errorf("the autoscaler scales %+v", r.autoscaler.Spec)
+	}
+}
+
 func TestChart_Faults(t *testing.T) {
 	for values, want := range map[string]string{
 		"":                                       "image.repository is empty",
 		image + "persistence: {enabled: true}\n": "set replicas to 1",
 		image + "replicas: 1\npersistence: {enabled: true}\nautoscaling: {enabled: true}\n": "autoscaling.enabled to false",
-		image + "config: \"\"\n": "config is empty",
+		image + "config: \"\"\n":                                                      "config is empty",
+		image + "workers: {replicas: 1}\nports: {metrics: 0}\n":                       "ports.metrics is 0",
+		image + "replicas: 1\nworkers: {replicas: 1}\npersistence: {enabled: true}\n": "workers.replicas to 0",
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", values, err, want)

@@ -11,16 +11,18 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// project loads the compose file with the variables of a .env file.
-func project(t *testing.T, env types.Mapping) (*types.Project, error) {
+// project loads the compose file and further ones with the variables of a .env file.
+func project(t *testing.T, env types.Mapping, further ...string) (*types.Project, error) {
 	t.Helper()
-	file, err := filepath.Abs("../../deploy/compose/compose.yaml")
+	folder, err := filepath.Abs("../../deploy/compose")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return compose.LoadWithContext(context.Background(), types.ConfigDetails{
-		WorkingDir: filepath.Dir(file), ConfigFiles: []types.ConfigFile{{Filename: file}}, Environment: env,
-	})
+	c := types.ConfigDetails{WorkingDir: folder, Environment: env}
+	for _, name := range append([]string{"compose.yaml"}, further...) {
+		c.ConfigFiles = append(c.ConfigFiles, types.ConfigFile{Filename: filepath.Join(folder, name)})
+	}
+	return compose.LoadWithContext(context.Background(), c)
 }
 
 func variables() types.Mapping {
@@ -63,6 +65,38 @@ func TestCompose(t *testing.T) {
 	}
 	if s := check(t, string(file)); s.GetPublicUrl() != "http://team.example" || s.GetPublicGrpc() != "team.example:50051" {
 		t.Errorf("cards name %s and %s", s.GetPublicUrl(), s.GetPublicGrpc())
+	}
+}
+
+// TestCompose_Temporal: a front and a worker of the other program, with the same file and store.
+func TestCompose_Temporal(t *testing.T) {
+	env := variables()
+	env["TEAM_TEMPORAL_IMAGE"] = "team-server-temporal:latest"
+	p, err := project(t, env, "compose.temporal.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, role := range map[string]string{"team-server": "front", "worker": "worker"} {
+		s, err := p.GetService(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Image != env["TEAM_TEMPORAL_IMAGE"] || s.Command[len(s.Command)-1] != role || s.DependsOn["temporal"].Condition != types.ServiceConditionHealthy {
+			t.Errorf("%s: %s %v, %v", name, s.Image, s.Command, s.DependsOn)
+		}
+		if len(s.Volumes) != 1 || filepath.Base(s.Volumes[0].Source) != "team.temporal.yaml" || *s.Environment["TEAM_STORE"] != "postgres://team:p4ss@postgres/team?sslmode=disable" {
+			t.Errorf("%s: %v, %v", name, s.Volumes, s.Environment)
+		}
+	}
+	file, err := os.ReadFile("../../deploy/compose/team.temporal.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := check(t, string(file)); s.GetEngine().GetTemporal().GetAddress() != "temporal:7233" {
+		t.Error("the file has no engine")
+	}
+	if _, err := project(t, variables(), "compose.temporal.yaml"); err == nil || !strings.Contains(err.Error(), "write TEAM_TEMPORAL_IMAGE into .env") {
+		t.Errorf("without an image: %v", err)
 	}
 }
 

@@ -2,7 +2,7 @@
 // folders /data and /tmp, which a user who is not root owns. It serves a registry on loopback for that, and writes a
 // file for each platform that "docker load" reads. It prints what the images contain.
 //
-//	image -ko bin/ko -o bin -tag team-server:latest
+//	image -ko bin/ko -o bin/image -tag team-server:latest
 package main
 
 import (
@@ -38,17 +38,22 @@ var platforms = []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux"
 
 func main() {
 	ko := flag.String("ko", "bin/ko", "program of ko")
-	out := flag.String("o", "bin", "folder for the images")
+	out := flag.String("o", "bin/image", "the beginning of the names of the files, which -ARCHITECTURE.tar follows")
 	tag := flag.String("tag", "team-server:latest", "name of the image, once it is loaded")
+	module := flag.String("module", ".", "folder of the module of the program")
+	of := flag.String("package", "./cmd/team-server", "package of the program in its module")
 	flag.Parse()
-	if err := build(context.Background(), *ko, *out, *tag); err != nil {
+	if err := build(context.Background(), *ko, *out, *tag, *module, *of); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
-// build builds the images, and writes them into the folder out.
-func build(ctx context.Context, ko, out, tag string) (err error) {
+// build builds the images of a package of a module, and writes them into files whose names begin with out.
+func build(ctx context.Context, ko, out, tag, module, of string) (err error) {
+	if ko, err = filepath.Abs(ko); err != nil {
+		return err
+	}
 	loaded, err := name.NewTag(tag)
 	if err != nil {
 		return fmt.Errorf("-tag: %w", err)
@@ -65,14 +70,15 @@ func build(ctx context.Context, ko, out, tag string) (err error) {
 	for _, p := range platforms {
 		want = append(want, p.String())
 	}
-	c := exec.CommandContext(ctx, ko, "build", "--bare", "--sbom=none", "--tags=latest", "--platform="+strings.Join(want, ","), "./cmd/team-server") //nolint:gosec // the path is a flag
+	c := exec.CommandContext(ctx, ko, "build", "--bare", "--sbom=none", "--tags=latest", "--platform="+strings.Join(want, ","), of) //nolint:gosec // the path is a flag
+	c.Dir = module
 	c.Env = append(os.Environ(), "KO_DOCKER_REPO="+address+"/team-server", "KO_DEFAULTBASEIMAGE="+address+"/base:latest", "SOURCE_DATE_EPOCH="+os.Getenv("SOURCE_DATE_EPOCH"))
 	c.Stderr = os.Stderr
 	if err := c.Run(); err != nil {
 		return fmt.Errorf("ko: %w", err)
 	}
 	for _, p := range platforms {
-		if err := save(ctx, address+"/team-server:latest", p, loaded, filepath.Join(out, "image-"+p.Architecture+".tar")); err != nil {
+		if err := save(ctx, address+"/team-server:latest", p, loaded, out+"-"+p.Architecture+".tar"); err != nil {
 			return fmt.Errorf("%s: %w", p.String(), err)
 		}
 	}

@@ -2,6 +2,10 @@
 {{- printf "%s" .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- end -}}
 
+{{- define "team-server.worker" -}}
+{{- printf "%s-worker" (include "team-server.name" .) -}}
+{{- end -}}
+
 {{- define "team-server.host" -}}
 {{- printf "%s.%s" (include "team-server.name" .) .Release.Namespace -}}
 {{- end -}}
@@ -21,8 +25,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if not .Values.image.repository -}}
 {{- fail "image.repository is empty; set it to the repository that has the image of team-server, such as --set image.repository=registry.example/team-server" -}}
 {{- end -}}
-{{- if and .Values.persistence.enabled (or .Values.autoscaling.enabled (gt (int .Values.replicas) 1)) -}}
-{{- fail "persistence.enabled is for one server with a SQLite store; set replicas to 1 and autoscaling.enabled to false, or use a postgres:// store without persistence" -}}
+{{- if and .Values.persistence.enabled (or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) (gt (int .Values.workers.replicas) 0)) -}}
+{{- fail "persistence.enabled is for one server with a SQLite store; set replicas to 1, workers.replicas to 0 and autoscaling.enabled to false, or use a postgres:// store without persistence" -}}
+{{- end -}}
+{{- if and (gt (int .Values.workers.replicas) 0) (not .Values.ports.metrics) -}}
+{{- fail "ports.metrics is 0, and workers answer health checks only where they serve metrics; set it, and server.metrics in config" -}}
 {{- end -}}
 {{- if not .Values.config -}}
 {{- fail "config is empty; set it to the content of team.yaml, such as --set-file config=team.yaml" -}}
