@@ -39,15 +39,10 @@ const (
 	costsFile = "../../tools/reckon/costs.json"
 )
 
-// figuresFile has the kinds of runs that are measured.
-const figuresFile = `
-version: v1
-agents:
-  echo: {api: true, scripted: {steps: [{echo: true}]}}
-  long: {api: true, scripted: {steps: [{delay_ms: 600000}, {text: done}]}}
-  asks: {api: true, scripted: {steps: [{ask: "Which one?"}, {text: "{{answer}}"}]}}
-teams:
+// figuresFile has the kinds of runs that are measured. Beside teams, agents are served that teams have.
+const figuresFile = agents + `teams:
   three: {workflow: {steps: [{id: a, agent: echo}, {id: b, agent: echo, after: [a]}, {id: c, agent: echo, after: [b]}]}}
+  has: {workflow: {steps: [{id: a, agent: asks}, {id: b, agent: long}]}}
 `
 
 // TestFigures measures, in rounds on the same servers, what runs take and cost: with Temporal, with the store's engine, and
@@ -60,6 +55,9 @@ func TestFigures(t *testing.T) {
 	with, without := newBench(t, true), newBench(t, false)
 	empty := bare(t, with.stack)
 	of := samples{}
+	defer func() {
+		t.Logf("medians of %d rounds, and the range\n%s", rounds, of.table("figure", "bare", "store", "temporal"))
+	}()
 	for round := range rounds {
 		for _, b := range []*bench{with, without} {
 			b.measure(of, n)
@@ -72,7 +70,6 @@ func TestFigures(t *testing.T) {
 	}
 	with.faults(of)
 	without.faults(of)
-	t.Logf("medians of %d rounds, and the range\n%s", rounds, of.table("figure", "bare", "store", "temporal"))
 	if *update {
 		of.write(t)
 	}
@@ -93,6 +90,10 @@ type bench struct {
 	a, b     *server
 	journal  *pgtest.Server
 	temporal *pgtest.Server // of Temporal; nil without
+	idle     map[string]float64
+
+	mu   sync.Mutex
+	last string // the id of the last run; guarded by mu
 }
 
 func newBench(t *testing.T, withTemporal bool) *bench {
@@ -120,6 +121,7 @@ func newBench(t *testing.T, withTemporal bool) *bench {
 		return r
 	}
 	b.a, b.b = serve("a"), serve("b")
+	b.idle = b.whenIdle()
 	return b
 }
 
@@ -132,58 +134,62 @@ func hostOf(t testing.TB, db *pgtest.Server) string {
 	return u.Host
 }
 
-// kinds are what is measured: what is sent to, how many steps it has, and whether it asks.
-var kinds = []struct {
+// kind is a kind of runs: what is sent to, how many steps it has, and whether it asks.
+type kind struct {
 	name, agent string
 	steps       int
 	asks        bool
-}{{"instant", "echo", 1, false}, {"question", "asks", 2, true}, {"three steps", "three", 3, false}}
+}
+
+// kinds are what is measured.
+var kinds = []kind{{"instant", "echo", 1, false}, {"question", "asks", 2, true}, {"three steps", "three", 3, false}}
 
 // measure is a round.
 func (b *bench) measure(of samples, n int) {
 	for _, k := range kinds {
-		one := func(context.Context) {
-			task := b.a.send(b, k.agent, "x", false)
-			if k.asks {
-				m := agent.UserMessage(uuid.NewString(), "that one")
-				m.TaskId = task.GetId()
-				if _, err := b.a.Send(b.a.ctx, &a2av1.SendMessageRequest{Message: m}); err != nil {
-					b.Error(err)
-				}
-			}
-		}
-		load(b.Context(), 64, 64, one) // everything has begun
+		load(b.Context(), 64, 64, b.one(k)) // everything has begun
 		if !k.asks {
-			of.rates(b.name, 1, k.steps, func() []time.Duration { return load(b.Context(), runsOf(n, 1), 1, one) })
+			of.rates(b.name, 1, k.steps, func() []time.Duration { return load(b.Context(), runsOf(n, 1), 1, b.one(k)) })
 		}
-		idle, during := b.idle(), b.read()
-		began := time.Now()
-		if run := func() []time.Duration { return load(b.Context(), n, 64, one) }; k.asks {
+	}
+	before, began := b.read(), time.Now()
+	for _, k := range kinds {
+		if run := func() []time.Duration { return load(b.Context(), n, 64, b.one(k)) }; k.asks {
 			run()
 		} else {
 			of.rates(b.name, 64, k.steps, run)
 		}
-		took := time.Since(began) + settle
 		after := b.read()
 		for what, value := range after {
-			if per := (value - during[what] - idle[what]*took.Seconds()) / float64(n); per >= 0 {
-				of.add(k.name+": "+what, b.name, per)
-			}
+			idle := b.idle[what] * time.Since(began).Seconds()
+			of.add(k.name+": "+what, b.name, max(value-before[what]-idle, 0)/float64(n))
 		}
+		before, began = after, time.Now()
 		if b.temporal != nil {
-			task := b.a.send(b, k.agent, "x", false)
-			if k.asks {
-				b.a.reply(b, task.GetId(), "that one")
-				b.a.await(b, task.GetId(), completed)
-				_ = agent.Sleep(b.Context(), time.Second) // the workflow ends after its run
-			}
-			of.add(k.name+": events of Temporal", b.name, float64(b.events(task.GetId())))
+			of.add(k.name+": events of Temporal", b.name, float64(b.events(b.last)))
 		}
 	}
 }
 
-// settle is after what time PostgreSQL's statistics are up to date.
-const settle = 2 * time.Second
+// one returns what makes a run of a kind.
+func (b *bench) one(k kind) func(context.Context) {
+	return func(context.Context) {
+		task := b.a.send(b, k.agent, "x", false)
+		if k.asks {
+			m := agent.UserMessage(uuid.NewString(), "that one")
+			m.TaskId = task.GetId()
+			if _, err := b.a.Send(b.a.ctx, &a2av1.SendMessageRequest{Message: m}); err != nil {
+				b.Error(err)
+			}
+		}
+		b.mu.Lock()
+		b.last = task.GetId()
+		b.mu.Unlock()
+	}
+}
+
+// settle is after what time PostgreSQL's statistics are up to date, also those of connections that do nothing.
+const settle = 11 * time.Second
 
 // read returns what has been used until now.
 func (b *bench) read() map[string]float64 {
@@ -197,10 +203,9 @@ func (b *bench) read() map[string]float64 {
 	return used
 }
 
-// idle returns what is used in a second in which nothing happens.
-func (b *bench) idle() map[string]float64 {
+// whenIdle returns what is used in a second in which nothing happens.
+func (b *bench) whenIdle() map[string]float64 {
 	before, began := b.read(), time.Now()
-	_ = agent.Sleep(b.Context(), settle)
 	after := b.read()
 	for what := range after {
 		after[what] = (after[what] - before[what]) / time.Since(began).Seconds()
@@ -277,11 +282,11 @@ func (b *bench) faults(of samples) {
 	}
 	const all = 20
 	for range all {
-		b.b.await(b, b.b.send(b, "long", "x", true).GetId(), working)
+		b.a.await(b, b.a.send(b, "long", "x", true).GetId(), working)
 	}
 	b.a.End(syscall.SIGKILL)
 	killed := time.Now()
-	b.until(all, `SELECT count(*) FROM run WHERE holder = 'b'`)
+	b.until(all, `SELECT count(*) FROM run WHERE holder LIKE 'b-%'`)
 	of.add("kill -9 to all going on, s", b.name, time.Since(killed).Seconds())
 }
 
