@@ -120,10 +120,10 @@ func lastReplica(events []*teamv1.Event) string {
 // drive is the work on one claim of a run.
 type drive struct {
 	rec          *record
-	funds        *funds
-	agents       *agents
-	conversation *conversation
-	detacher     *detacher
+	funds        funds
+	agents       agents
+	conversation conversation
+	detacher     detacher
 	halting      halting // what halts ask of the run
 	inbox        inbox   // what was read of the inbox
 	replica      string
@@ -145,14 +145,14 @@ func (r *Runner) newDrive(rec *record) *drive {
 	log = rec.run.Logger(log.WithLazy(zap.String("task", rec.claim.Root), zap.String("context", rec.accepted.GetMessage().GetContextId()), zap.String("agent", rec.accepted.GetAgent())))
 	d := &drive{
 		rec: rec, log: log, replica: r.Replica,
-		agents:       &agents{rec: rec, byID: r.Agent, pinned: r.Pinned, log: log},
-		conversation: &conversation{rec: rec, store: r.Conversations, log: log},
+		agents:       agents{rec: rec, byID: r.Agent, pinned: r.Pinned, log: log},
+		conversation: conversation{rec: rec, store: r.Conversations, log: log},
 		halting:      halting{rec: rec, halts: r.Halts},
 	}
-	d.funds = &funds{rec: rec, agents: d.agents, accounts: r.Accounts, shares: r.Shares}
-	d.detacher = &detacher{rec: rec, funds: d.funds, tasks: r.Tasks, log: log}
+	d.funds = funds{rec: rec, agents: &d.agents, accounts: r.Accounts, shares: r.Shares}
+	d.detacher = detacher{rec: rec, funds: &d.funds, tasks: r.Tasks, log: log}
 	if r.Tasks != nil {
-		rec.run.Detacher = d.detacher
+		rec.run.Detacher = &d.detacher
 	}
 	rec.note = d.note
 	return d
