@@ -205,7 +205,7 @@ func TestTemporal_MoveModes(t *testing.T) {
 	t.Parallel()
 	yaml := demo(t, 10) + "  gate: {workflow: {steps: [{id: ask, human: {question: Go}}, {id: go, agent: newsroom, task: \"{{input}}\"}]}}\n"
 	s := start(t, yaml)
-	n := many(24, 200)
+	n := many(24, 204) // divisible by the number of teams
 	teams := []string{"newsroom", "release", "company", "panel", "reception", "gate"}
 	begin := func(r *server) (gates []string) {
 		ids := make([]string, n)
