@@ -38,7 +38,8 @@ const (
 	isUntold = `(told IS NULL OR told <> due)`
 	// abandonedHolder is the condition for runs of replicas whose lease has expired.
 	abandonedHolder = `holder NOT IN (SELECT id FROM replica WHERE expires > $1)`
-	selectUntold    = `SELECT EXISTS (SELECT 1 FROM run WHERE ` + untold + `), EXISTS (SELECT 1 FROM run WHERE holder IS NOT NULL AND ` + abandonedHolder + `)`
+	// min and not EXISTS, so that PostgreSQL reads the index, because it expects most runs to be untold.
+	selectUntold = `SELECT (SELECT min(due) FROM run WHERE ` + untold + `) IS NOT NULL, EXISTS (SELECT 1 FROM run WHERE holder IS NOT NULL AND ` + abandonedHolder + `)`
 	// toldOf counts the runs that are driven, or will be soon, by owner.
 	toldOf        = `SELECT owner, count(*) FROM run WHERE holder IS NOT NULL OR due <= $1 AND told = due GROUP BY owner`
 	tell          = `UPDATE run SET told = due WHERE id = $1`
