@@ -39,7 +39,7 @@ const (
 	stopTimeout = 20 * time.Second
 	// cachedWorkflows is how many waiting workflows a process keeps in memory, each with a goroutine. Others are
 	// replayed, from a dozen events.
-	cachedWorkflows = 128
+	cachedWorkflows = 64
 	// stickyTimeout is how long a workflow waits for the process that has it in memory, before another one replays it.
 	stickyTimeout = 2 * time.Second
 	// The numbers of open polls for tasks. A process that freezes takes a task with each, for a heartbeatTimeout; with
