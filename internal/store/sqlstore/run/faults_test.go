@@ -199,3 +199,52 @@ func TestA_16_ABatchOfAClosedJournalTakesNoMemory(t *testing.T) {
 		t.Errorf("%d bytes are held for good", n)
 	}
 }
+
+// claimedFirst is a database on which something happens before its first read.
+type claimedFirst struct {
+	db.Engine
+	first *func()
+}
+
+type claimedFirstReader struct {
+	db.Querier
+	first *func()
+}
+
+func (d claimedFirst) Reader() db.Querier { return claimedFirstReader{d.Engine.Reader(), d.first} }
+
+func (q claimedFirstReader) Again(ctx context.Context, read func() error) error {
+	if first := *q.first; first != nil {
+		*q.first = nil
+		first()
+	}
+	return q.Querier.Again(ctx, read)
+}
+
+// A page that is read while the process claims the run has no event that the task does not show: what the journal does not
+// know to be recorded yet.
+func TestA_13_APageReadDuringAClaim(t *testing.T) {
+	s := opened(t, dbtest.File(t))
+	created(t, s, "one")
+	var j *journal
+	claim := func() {
+		j = claimedOne(t, s).Journal.(*journal)
+		committed(t, j, &teamv1.Event{Kind: &teamv1.Event_Started{Started: &teamv1.Started{Attempt: 1}}})
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.durable-- // as long as the answer of the database is under way
+	}
+	before := s.db.Engine
+	s.db.Engine = claimedFirst{before, &claim}
+	page, err := s.Page(t.Context(), "one", "", 0, 10)
+	s.db.Engine = before
+	if err != nil || len(page) != 1 || page[0].Seq != 1 {
+		t.Errorf("Page = %v, %v, want the first event", page, err)
+	}
+	j.mu.Lock()
+	j.durable++
+	j.mu.Unlock()
+	if page, err = s.Page(t.Context(), "one", "", 1, 10); err != nil || len(page) != 1 {
+		t.Errorf("Page = %v, %v, want the second event", page, err)
+	}
+}

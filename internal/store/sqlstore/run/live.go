@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	a2av1 "github.com/agentteams/team-server/gen/lf/a2a/v1"
 	"github.com/agentteams/team-server/internal/project"
@@ -77,7 +78,10 @@ func (s *Runs) Page(ctx context.Context, root, scope string, after int64, limit 
 		}
 		upTo = durable
 	}
-	return record.Events(ctx, s.db.Reader(), root, scope, after, upTo, limit)
+	records, err := record.Events(ctx, s.db.Reader(), root, scope, after, upTo, limit)
+	// The process may have claimed the root meanwhile. Then its task may be behind what was read.
+	upTo = s.Shown(root)
+	return slices.DeleteFunc(records, func(r runs.Record) bool { return r.Seq > upTo }), err
 }
 
 // Fold computes the fold of a scope as readers see it.
