@@ -243,18 +243,12 @@ func Decoded(ctx context.Context, q db.Querier, root string, n int64, record []b
 		defer inflight.Turn(int64(len(body)))()
 		return decode(body)
 	}
-	end, err := inflight.Read(ctx, sizeOf(missing))
-	if err != nil {
-		return err
-	}
-	defer end()
-	if err := readBlobs(ctx, q, root, missing, known); err != nil {
-		return err
-	}
-	if body, _, err = join(record, known); err != nil {
-		return db.DataLoss("record", root, n)
-	}
-	return decode(body)
+	return inTurn(ctx, q, root, missing, known, func() error {
+		if body, _, err = join(record, known); err != nil {
+			return db.DataLoss("record", root, n)
+		}
+		return decode(body)
+	})
 }
 
 // eachEvent runs a query for the columns seq, scope, sum and body of events of a run, and calls take for
@@ -277,17 +271,24 @@ func eachEvent(ctx context.Context, q db.Querier, root string, reset func(), tak
 	}
 	missing, err := scan()
 	for err == nil && len(missing) > 0 {
-		missing, err = func() ([]ref, error) {
-			end, err := inflight.Read(ctx, sizeOf(missing))
-			if err != nil {
-				return nil, err
-			}
-			defer end()
-			if err := readBlobs(ctx, q, root, missing, known); err != nil {
-				return nil, err
-			}
-			return scan()
-		}()
+		err = inTurn(ctx, q, root, missing, known, func() (err error) {
+			missing, err = scan()
+			return err
+		})
 	}
 	return err
+}
+
+// inTurn reads the blobs of a run that are missing from known into it, and calls decode in the same turn. The error is that of
+// decode, of the database, or of inflight.Read.
+func inTurn(ctx context.Context, q db.Querier, root string, missing []ref, known blobs, decode func() error) error {
+	end, err := inflight.Read(ctx, sizeOf(missing))
+	if err != nil {
+		return err
+	}
+	defer end()
+	if err := readBlobs(ctx, q, root, missing, known); err != nil {
+		return err
+	}
+	return decode()
 }
