@@ -78,7 +78,7 @@ type openCall struct {
 	key    string
 	asks   chan *elicitation // nil if the server may not ask
 	cancel context.CancelCauseFunc
-	asked  *elicitation  // the question whose answer is awaited; nil if there is none
+	asked  *elicitation  // the question whose answer is awaited, or nil
 	used   map[int]bool  // indices of the recorded answers that the call has been given
 	done   chan struct{} // closed when the call has ended; r and err are set by then
 	r      *mcp.CallToolResult
@@ -215,7 +215,7 @@ func (s *Server) keepOpen(ctx context.Context, o *openCall, d time.Duration) boo
 	return true
 }
 
-// take returns the call with a key that is kept open, nil if there is none. The caller then waits for
+// take returns the call with a key that is kept open, or nil. The caller then waits for
 // it.
 func (s *Server) take(key string) *openCall {
 	s.mu.Lock()
@@ -458,7 +458,7 @@ func (a *asking) next(ctx context.Context, r round) (*teamv1.ToolResult, *agent.
 	return a.begin(ctx)
 }
 
-// recorded returns the recorded answer to a question, nil if there is none. Each answer is used once. That
+// recorded returns the recorded answer to a question, or nil. Each answer is used once. That
 // a question has expired counts only while the call that asked it continues.
 func (a *asking) recorded(q *teamv1.ToolQuestion) *teamv1.ToolAnswer {
 	last := len(a.call.Answers) - 1

@@ -124,7 +124,7 @@ type Server struct {
 	mu     sync.Mutex
 	live   *mcp.ClientSession // nil if there is no session; guarded by mu
 	next   *connecting        // the session that is being made; nil if none is; guarded by mu
-	asking *openCall          // the call that the server works on, and may ask about; nil if there is none; guarded by mu
+	asking *openCall          // the call that the server works on, and may ask about, or nil; guarded by mu
 	closed bool               // guarded by mu
 	wg     sync.WaitGroup     // goroutines that make and watch sessions
 }

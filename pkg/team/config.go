@@ -70,8 +70,8 @@ type Member struct {
 	// Required says that the work of the member is part of every result of the team: a run that
 	// would end without it fails with REQUIRED_WORK_FAILED.
 	Required bool
-	// Approve returns who decides whether a delegation with this message may begin, or nil if nobody
-	// has to. It must return the same for the same message. A nil function means that no delegation
+	// Approve returns who decides whether a delegation with this message may begin, or nil if it needs no
+	// approval. It must return the same for the same message. A nil function means that no delegation
 	// needs approval.
 	Approve func(input *a2av1.Message) *agent.Approvers
 	// Accept has a judge decide on each result of the member before the team is given it; nil means

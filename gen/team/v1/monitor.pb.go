@@ -3305,8 +3305,8 @@ type CostShare struct {
 	// The part of it that was spent by calls with estimates; unset without such calls. It has only input_tokens,
 	// output_tokens and cost_micros.
 	Estimated *Spent `protobuf:"bytes,3,opt,name=estimated,proto3" json:"estimated,omitempty"`
-	// The part of it that other servers have reported, which this server cannot check; unset if there
-	// is none. It has the same fields.
+	// The part of it that other servers have reported, which this server cannot check; unset without such a
+	// report. It has the same fields.
 	Claimed       *Spent `protobuf:"bytes,4,opt,name=claimed,proto3" json:"claimed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

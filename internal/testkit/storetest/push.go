@@ -193,7 +193,7 @@ func pushLimits(t *testing.T, r *rig) {
 			if err := r.PutPush(r.ctx(), runs.Push{Task: key(id(i)), Config: pushConfig("one-more")}); !errors.Is(err, runs.ErrPushTask) {
 				t.Fatalf("the 17th of a task: %v", err)
 			}
-			r.putPush(id(i), id(3), 0) // a replacement is none more
+			r.putPush(id(i), id(3), 0) // replaces one, so their number stays the same
 		}
 	}
 	if n != runs.MaxPushOwner || !errors.Is(err, runs.ErrPushOwner) {
@@ -408,7 +408,7 @@ func pushReplaced(t *testing.T, r *rig) {
 		t.Errorf("claimed is %v", again.Config)
 	}
 	if diff := cmp.Diff(runs.PushState{Seen: 1, Part: 1}, again.PushState); diff != "" {
-		t.Errorf("it goes on where the one before stood (-want +got):\n%s", diff)
+		t.Errorf("the new claim begins in another state than the old one was left in (-want +got):\n%s", diff)
 	}
 	if ok, err := r.HoldsPush(r.ctx(), c); ok || err != nil {
 		t.Errorf("the claim of the one before: %v, %v", ok, err)

@@ -100,14 +100,14 @@ func (e *Engine) lookForAttributes(ctx context.Context) {
 	e.attributed.Store(err == nil && len(missing) == 0)
 }
 
-// attributesOf returns the search attributes with which the workflow of a run begins; none if they are not registered.
-func (e *Engine) attributesOf(ctx context.Context, k runs.Key) (none temporal.SearchAttributes) {
+// attributesOf returns the search attributes with which the workflow of a run begins. It is empty if they are not registered.
+func (e *Engine) attributesOf(ctx context.Context, k runs.Key) temporal.SearchAttributes {
 	if !e.attributed.Load() {
-		return none
+		return temporal.SearchAttributes{}
 	}
 	s, err := e.Runs.Standing(ctx, k)
 	if err != nil {
-		return none
+		return temporal.SearchAttributes{}
 	}
 	return temporal.NewSearchAttributes(agentKey.ValueSet(s.Agent), accountKey.ValueSet(identity.AccountOf(k.Owner)), contextKey.ValueSet(s.ContextID), stateKey.ValueSet(working))
 }

@@ -30,11 +30,11 @@ var minCost = agent.Cost{Tokens: 1, Micros: 1}
 // if the provider does not report the actual cost. Safe for concurrent use.
 type Budget struct {
 	budget *spending.Budget // nil means no limit
-	final  string           // name of the final turn; empty if there is none
+	final  string           // name of the final turn, or empty
 	meter  meter
 
 	mu      sync.Mutex
-	reserve *spending.Budget // reservation for the final turn; nil if there is none; guarded by mu
+	reserve *spending.Budget // reservation for the final turn, or nil; guarded by mu
 }
 
 // NewBudget returns a Budget that reserves from b, which may be nil. final is the name of the turn

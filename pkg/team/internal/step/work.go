@@ -47,8 +47,8 @@ type Work struct {
 	Fill func(*a2av1.Message) *a2av1.Message
 	// Prompt is the request of a MODEL step.
 	Prompt *agent.ModelRequest
-	// Approve returns who decides whether a delegation with this message may begin, nil if nobody has
-	// to. The function may be nil.
+	// Approve returns who decides whether a delegation with this message may begin, or nil if it needs no
+	// approval. The function may be nil.
 	Approve func(*a2av1.Message) *agent.Approvers
 	// Arguments of a tool call. Unsafe says that a second call could have a second effect.
 	Arguments string
